@@ -105,15 +105,18 @@ inline constexpr bool kHasMaskedTiles =
 
 /// Names a set of tiles of the sm90 forward kernel: the default, the one for several query heads in
 /// a tile, the one for long sequences, the one with tiles of a score modifier's elements, or the
-/// one with what a score modifier reads for each column; the last two also for long sequences.
+/// one with what a score modifier reads for each column, or for each diagonal; the last three also
+/// for long sequences.
 enum class TileSet {
   kAny,
   kPackedHeads,
   kLong,
   kElements,
   kColumns,
+  kDiagonals,
   kLongElements,
   kLongColumns,
+  kLongDiagonals,
 };
 
 constexpr bool has_elements(TileSet set) {
@@ -122,8 +125,12 @@ constexpr bool has_elements(TileSet set) {
 constexpr bool has_columns(TileSet set) {
   return set == TileSet::kColumns || set == TileSet::kLongColumns;
 }
+constexpr bool has_diagonals(TileSet set) {
+  return set == TileSet::kDiagonals || set == TileSet::kLongDiagonals;
+}
 constexpr bool is_long(TileSet set) {
-  return set == TileSet::kLong || set == TileSet::kLongElements || set == TileSet::kLongColumns;
+  return set == TileSet::kLong || set == TileSet::kLongElements || set == TileSet::kLongColumns ||
+         set == TileSet::kLongDiagonals;
 }
 
 /// Holds the tiles of an sm90 kernel, and its tuning (sm90::Tuning, sm90::BackwardTuning).
@@ -157,7 +164,8 @@ constexpr Sm90Tiles sm90_element_forward_tiles(int dim, bool small_bc) {
 
 /// Returns the tiles of the sm90 forward kernel on the fast path. `small_bc`: where much of what
 /// rows see lies at a mask's edge, a small Bc computes fewer scores in vain, and with many stages
-/// warpgroups that see more or fewer keys wait less for each other.
+/// warpgroups that see more or fewer keys wait less for each other. Words of diagonals take the
+/// place of one above 96 columns.
 constexpr Sm90Tiles sm90_fast_forward_tiles(int d, int dv, bool small_bc, TileSet tile_set) {
   const int dim = max(d, dv);
   if (dim <= 96) {
@@ -166,9 +174,12 @@ constexpr Sm90Tiles sm90_fast_forward_tiles(int d, int dv, bool small_bc, TileSe
     if (dim <= 64) return small_bc ? Sm90Tiles{192, 64, 5} : Sm90Tiles{rows_of_tile, 128, 3};
     return small_bc ? Sm90Tiles{192, 64, 4} : Sm90Tiles{rows_of_tile, 96, 3};
   }
-  if (dim <= 128 && small_bc) return {192, 64, 4};
+  if (dim <= 128 && small_bc) return {192, 64, has_diagonals(tile_set) ? 3 : 4};
   if (dim <= 128) return is_long(tile_set) ? Sm90Tiles{192, 80, 3} : Sm90Tiles{128, 128, 2};
-  if (dim <= 192 && dv <= 128) return small_bc ? Sm90Tiles{128, 64, 4} : Sm90Tiles{128, 112, 2};
+  if (dim <= 192 && dv <= 128) {
+    if (small_bc) return {128, 64, has_diagonals(tile_set) ? 3 : 4};
+    return {128, 112, 2};
+  }
   if (dim <= 192) return small_bc ? Sm90Tiles{128, 64, 3} : Sm90Tiles{128, 96, 2};
   return {128, 64, 2};
 }
@@ -243,7 +254,7 @@ constexpr auto fitted(auto tiles) {
 
 /// Holds the tiles of the sm90 backward kernel, and their tuning (sm90::BackwardTuning).
 struct Sm90BackwardTiles {
-  int br, bc, stages, p_steps;
+  int br, bc, stages, p_steps, element_stages = 0;
 };
 /// Returns the tiles of the sm90 backward kernel. A step with a modifier and dropout is so long
 /// that 128 rows, which go in two parts, take more instructions than the caches have: with 64 rows
@@ -256,17 +267,35 @@ constexpr Sm90BackwardTiles sm90_backward_tiles(int dim, int dim_v, bool has_lon
   return {64, 64, 2, 1};
 }
 
-/// Says whether there is an sm90 backward pass with tiles of a modifier's elements: where P is made
-/// of S and them alone, and shared memory has room for them beside dQ.
+/// Returns the same with tiles of a modifier's elements, or in their place words of diagonals and
+/// sums of a gradient, for which above 192 columns half of P leaves room.
+constexpr Sm90BackwardTiles sm90_element_backward_tiles(int dim, int dim_v) {
+  const int larger = max(dim, dim_v);
+  if (larger <= 96) return {128, 128, 2, 1, larger <= 80 ? 2 : 1};
+  if (larger <= 128) return {64, 128, 2, 1, 2};
+  if (dim <= 192 && dim_v <= 128) return {64, 64, 3, 2, 4};
+  return min(dim, dim_v) <= 192 ? Sm90BackwardTiles{64, 64, 2, 1, 4}
+                                : Sm90BackwardTiles{64, 64, 2, 0, 2};
+}
+
+/// Says whether the sm90 backward pass makes P of S, and of what a modifier reads, alone, before dP
+/// is there (BackwardTraits::kPBeforeDp).
 template <class Args, int D, int Dv>
-inline constexpr bool kHasBackwardElementTiles = [] {
+inline constexpr bool kMakesPBeforeDp = [] {
   constexpr int kDim = max(D, Dv);
-  constexpr bool kHasRoom = kDim <= 64 || (96 < kDim && kDim <= 128);
   constexpr bool kGradientOfScores =
       kHasGradient<typename Args::ScoreModType> && kNeedsScores<typename Args::ScoreModType>;
-  return kHasElementTiles<Args> && kHasRoom && !kGradientOfScores &&
-         (kDim <= 64 || !Args::DropoutType::kEnabled);
+  return !kGradientOfScores && (kDim <= 64 || kDim > 128 || !Args::DropoutType::kEnabled);
 }();
+/// Says whether there is one with tiles of a modifier's elements, or with words of diagonals.
+template <class Args, int D, int Dv>
+inline constexpr bool kHasBackwardElementTiles =
+    kHasElementTiles<Args>&& kMakesPBeforeDp<Args, D, Dv>;
+template <class Args, int D, int Dv>
+inline constexpr bool kHasBackwardDiagonals =
+    kHasDiagonalTiles<typename Args::ScoreModType, StandardMath>&& kMakesPBeforeDp<Args, D, Dv>&&
+        Args::SequencesType::kUniform &&
+    !BlockListMask<typename Args::MaskType>;
 
 /// Holds the tiles of the sm80 backward kernels, and their tuning (sm80::BackwardTuning).
 struct Sm80BackwardTiles {

@@ -73,10 +73,16 @@ struct Sm90Family {
           return f(std::type_identity<PackedHeads>{});
       }
       using S = typename Args::ScoreModType;
-      if constexpr (kHasColumnTiles<S, StandardMath> && !BlockListMask<typename Args::MaskType> &&
-                    !Args::Elements::kFp8Queries) {
-        if (args.score_mod.reads_columns()) {
-          return forward_of<D, Dv, TileSet::kColumns, TileSet::kLongColumns>(args, f);
+      if constexpr (!BlockListMask<typename Args::MaskType> && !Args::Elements::kFp8Queries) {
+        if constexpr (kHasColumnTiles<S, StandardMath>) {
+          if (args.score_mod.reads_columns()) {
+            return forward_of<D, Dv, TileSet::kColumns, TileSet::kLongColumns>(args, f);
+          }
+        }
+        if constexpr (kHasDiagonalTiles<S, StandardMath>) {
+          if (args.score_mod.reads_diagonals()) {
+            return forward_of<D, Dv, TileSet::kDiagonals, TileSet::kLongDiagonals>(args, f);
+          }
         }
       }
       if constexpr (kHasElementTiles<Args>) {
@@ -93,13 +99,13 @@ struct Sm90Family {
   template <int D, int Dv, DqMode kMode, class Args, class F>
   static auto backward(const Args& args, const F& f) {
     using Traits = sm90::DefaultBackwardTraits<Args, D, Dv, kMode>;
+    if constexpr (kHasBackwardDiagonals<Args, D, Dv>) {
+      using Diagonals = sm90::DefaultBackwardTraits<Args, D, Dv, kMode, TileSet::kDiagonals>;
+      if (sm90::runs<Diagonals>(args)) return f(std::type_identity<Diagonals>{});
+    }
     if constexpr (kHasBackwardElementTiles<Args, D, Dv>) {
       using Elements = sm90::DefaultBackwardTraits<Args, D, Dv, kMode, TileSet::kElements>;
-      if constexpr (Elements::kBulkDq == Traits::kBulkDq) {
-        if (sm90::runs<Elements>(args)) {
-          return f(std::type_identity<Elements>{});
-        }
-      }
+      if (sm90::runs<Elements>(args)) return f(std::type_identity<Elements>{});
     }
     return f(std::type_identity<Traits>{});
   }

@@ -75,10 +75,14 @@ struct Sm90Forward {
   static constexpr bool kThreeConsumers = Args::DropoutType::kEnabled && max(D, Dv) > 96 &&
                                           max(D, Dv) <= 128 && kTileSet != TileSet::kPackedHeads;
   static constexpr bool kSmallBc = kEdges || kThreeConsumers;
+  static constexpr sm90::ModifierWords kWords =
+      has_columns(kTileSet)     ? sm90::ModifierWords::kColumns
+      : has_diagonals(kTileSet) ? sm90::ModifierWords::kDiagonals
+                                : sm90::ModifierWords::kNone;
   /// What comes with K takes few registers, and no branch.
   static constexpr bool kFast =
       kHasFastTiles<Args> ||
-      (has_columns(kTileSet) && IntervalMask<MaskInTiles<typename Args::MaskType>>);
+      (kWords != sm90::ModifierWords::kNone && IntervalMask<MaskInTiles<typename Args::MaskType>>);
   using M = typename Args::MaskType;
   using E = typename Args::Elements;
   static constexpr bool kMasked = kHasMaskedTiles<Args> && kTileSet != TileSet::kPackedHeads;
@@ -100,9 +104,8 @@ struct Sm90Forward {
   using type =
       ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
                 sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true,
-                             kTiles.element_stages, kCounts, has_columns(kTileSet),
-                             kTiles.output_parts, false, kTiles.overlaps, kTiles.waits_late,
-                             kTiles.transposed_from_rows>>;
+                             kTiles.element_stages, kCounts, kWords, kTiles.output_parts, false,
+                             kTiles.overlaps, kTiles.waits_late, kTiles.transposed_from_rows>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, TileSet kTileSet>
@@ -110,15 +113,16 @@ struct Sm90Backward {
   using S = typename Args::ScoreModType;
   static constexpr bool kHasLongSteps =
       Args::DropoutType::kEnabled && !kIsIdentity<S> && !kHasElements<S, StandardMath>;
-  static constexpr Sm90BackwardTiles kTiles =
-      fitted<typename Args::MaskType>(sm90_backward_tiles(D, Dv, kHasLongSteps));
-  static constexpr int kElementStages = kTileSet != TileSet::kElements ? 0
-                                        : max(D, Dv) <= 64             ? 1
-                                                                       : 2;
+  static constexpr Sm90BackwardTiles kTiles = fitted<typename Args::MaskType>(
+      kTileSet == TileSet::kAny ? sm90_backward_tiles(D, Dv, kHasLongSteps)
+                                : sm90_element_backward_tiles(D, Dv));
+  using Tuning = std::conditional_t<
+      has_diagonals(kTileSet),
+      sm90::BackwardTuning<kTiles.stages, kTiles.p_steps, 0, sm90::ModifierWords::kDiagonals>,
+      sm90::BackwardTuning<kTiles.stages, kTiles.p_steps, kTiles.element_stages>>;
   using type =
       sm90::BackwardTraits<min(kTiles.br, kTiles.bc), kTiles.bc, D, typename Args::Elements,
-                           typename Args::Policies, Dv, kMode,
-                           sm90::BackwardTuning<kTiles.stages, kTiles.p_steps, kElementStages>>;
+                           typename Args::Policies, Dv, kMode, Tuning>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>

@@ -281,6 +281,18 @@ void check_tile(const S& mod, ScoreIndex first, Extent e) {
   if constexpr (kHasColumnTiles<S, StandardMath>) {
     if (mod.reads_columns()) check(mod.column_tile(block, StandardMath()));
   }
+  if constexpr (kHasDiagonalTiles<S, StandardMath>) {
+    if (!mod.reads_diagonals()) return;
+    const auto of_head = mod.diagonal_tile(block, StandardMath());
+    for (int dr = 0; dr < 3; ++dr) {
+      for (int dc = 0; dc < 4; ++dc) {
+        const ScoreIndex at{first.batch, first.head, first.row + dr, first.col + dc};
+        const auto got = of_head(1.25f, of_head.diagonal(at.col - at.row));
+        CHECK(got.value == Approx(mod(1.25f * scale, at, e).value).epsilon(1e-6));
+        CHECK(got.derivative == 1.0f);
+      }
+    }
+  }
 }
 
 /// Doubles what a softcap says, and inherits what that says about tiles, which is not taken.
@@ -309,6 +321,14 @@ TEST_CASE("score_mod.tiles_say_what_single_scores_do") {
   CHECK(kHasColumnTiles<AdditiveBias<float>, StandardMath>);
   CHECK(kHasColumnTiles<LearnedBias<float>, StandardMath>);
   CHECK(!kHasColumnTiles<OtherBias, StandardMath>);
+  CHECK(kHasDiagonalTiles<AdditiveBias<float>, StandardMath>);
+  CHECK(kHasDiagonalTiles<LearnedBias<float>, StandardMath>);
+  CHECK(!kHasDiagonalTiles<OtherBias, StandardMath>);
+  const AdditiveBias<float> of_distances{values.data() + 20, 3, 2, -1, 1};
+  CHECK(of_distances.reads_diagonals());
+  CHECK(!bias.reads_diagonals());
+  check_tile(of_distances, first, e);
+  check_tile(LearnedBias<float>{of_distances, {}}, first, e);
   check_tile(LearnedBias<float>{{values.data(), 3, 2, 0, 2}, {}}, first, e);
   CHECK(kPrepares<Softcap, StandardMath>);
   CHECK(kPrepares<Then<Alibi, Softcap>, StandardMath>);

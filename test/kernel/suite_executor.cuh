@@ -192,6 +192,16 @@ bool sm90_addresses_elements(const attile::ElementTensor<T>& x) {
          steps(x.batch_stride) && steps(x.head_stride) && steps(x.row_stride) && x.row_stride > 0;
 }
 
+/// Whether a score modifier reads, and backward also sums, by diagonals.
+template <class Traits, class S>
+bool reads_by_diagonals(const S& mod) {
+  if constexpr (Traits::kDirection == attile::Direction::kBackward &&
+                attile::kGradientTerms<S> == 1) {
+    if (mod.gradient_per() != attile::GradientPer::kDiagonal) return false;
+  }
+  return mod.reads_diagonals();
+}
+
 /// Whether the traits' own kernel runs the problem, or what stands in for it.
 template <class Traits, class Kernel>
 bool runs_on_sm90(Kernel kernel, const typename Traits::Args& args) {
@@ -205,9 +215,15 @@ bool runs_on_sm90(Kernel kernel, const typename Traits::Args& args) {
       const bool no_keys = args.batch == 0 || args.q_len == 0 || args.kv_len == 0;
       wanted = wanted && (no_keys || sm90_addresses_elements(args.score_mod.elements()));
     }
-    if constexpr (requires { requires Traits::kColumns; }) {
+    if constexpr (requires { Traits::kWords; }) {
+      using attile::sm90::ModifierWords;
       const bool no_rows = args.batch == 0 || args.q_len == 0;
-      wanted = wanted && (no_rows || args.score_mod.reads_columns());
+      if constexpr (Traits::kWords == ModifierWords::kColumns) {
+        wanted = wanted && (no_rows || args.score_mod.reads_columns());
+      }
+      if constexpr (Traits::kWords == ModifierWords::kDiagonals) {
+        wanted = wanted && (no_rows || reads_by_diagonals<Traits>(args.score_mod));
+      }
     }
     REQUIRE(own == wanted);
   }

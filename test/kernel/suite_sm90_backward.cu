@@ -28,7 +28,10 @@ using D72 = Own<128, 128, Dims<72>, BackwardTuning<>>;
 using D64x32 = Own<128, 128, Dims<64, 32>>;
 using attile::sm90::TileSet;
 using Elements64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<TileSet::kElements>>;
+using Elements96 = GpuExecutor<Dims<96>, Sm90DefaultTiles<TileSet::kElements>>;
 using Elements128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<TileSet::kElements>>;
+using Elements192 = GpuExecutor<Dims<192, 128>, Sm90DefaultTiles<TileSet::kElements>>;
+using Elements256 = GpuExecutor<Dims<256>, Sm90DefaultTiles<TileSet::kElements>>;
 using ElementsInOrder128 =
     GpuExecutor<Dims<128>, Sm90DefaultTiles<TileSet::kElements>, DqMode::kInOrder>;
 using D192x64 = Own<64, 64, Dims<192, 64>>;
@@ -46,6 +49,9 @@ const bool kRegistered = [] {
   suite.backward<__nv_bfloat16>("elements128", Elements128{}, in_full(policies<kHalfBias>));
   suite.backward<__half>("elements_in_order128", ElementsInOrder128{},
                          in_full(policies<kHalfBias>));
+  suite.backward<__half>("elements96", Elements96{}, in_full(policies<kHalfBias>));
+  suite.backward<__nv_bfloat16>("elements192", Elements192{}, in_full(policies<kHalfBias>));
+  suite.backward<__half>("elements256", Elements256{}, in_full(policies<kHalfBias>));
   suite.backward<__half>("d64", D64{}, in_full(kBlockPolicies));
   suite.backward<__nv_bfloat16>("d128", D128{}, in_full(kBlockPolicies));
   suite.backward<__half>("d256", D256{}, in_full(kBlockPolicies));

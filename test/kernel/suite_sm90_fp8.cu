@@ -18,9 +18,10 @@ template <class Inner, class Q, class K, class V>
 using Unpromoted = Fp8Executor<Inner, Q, K, V, Fp8Products::kUnpromoted>;
 template <int Br, int Bc, class Dim, int kParts, bool kOverlaps = true, bool kOrders = false,
           int kTransposedFromRows = 0>
-using Own = GpuExecutor<Dim, Sm90Tiles<Br, Bc,
-                                       Tuning<2, false, true, 0, false, false, kParts, kOrders,
-                                              kOverlaps, false, kTransposedFromRows>>>;
+using Own =
+    GpuExecutor<Dim, Sm90Tiles<Br, Bc,
+                               Tuning<2, false, true, 0, false, attile::sm90::ModifierWords::kNone,
+                                      kParts, kOrders, kOverlaps, false, kTransposedFromRows>>>;
 
 using Whole = Own<192, 96, Dims<64>, 1>;
 using TwoParts = Own<192, 128, Dims<64>, 2>;

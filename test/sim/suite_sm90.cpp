@@ -69,9 +69,20 @@ using ElementsThree = GpuExecutor<Dims<64>, Sm90Tiles<192, 48, Tuning<3, false, 
 using ElementsDefault = GpuExecutor<Dims<64>, Sm90DefaultTiles<attile::sm90::TileSet::kElements>>;
 
 // A bias that all rows have in common, which comes with K.
-using ColumnsTwo =
-    GpuExecutor<Dims<64>, Sm90Tiles<128, 80, Tuning<2, false, true, 0, false, true>>>;
+using ColumnsTwo = GpuExecutor<
+    Dims<64>,
+    Sm90Tiles<128, 80, Tuning<2, false, true, 0, false, attile::sm90::ModifierWords::kColumns>>>;
 using ColumnsDefault = GpuExecutor<Dims<64>, Sm90DefaultTiles<attile::sm90::TileSet::kColumns>>;
+// A bias of column - row: its words come with K, and backward with Q.
+using DiagonalsTwo = GpuExecutor<
+    Dims<64>,
+    Sm90Tiles<128, 80, Tuning<2, false, true, 0, false, attile::sm90::ModifierWords::kDiagonals>>>;
+template <class Dim, attile::DqMode kMode = attile::DqMode::kAccumulate>
+using DiagonalsOf = GpuExecutor<Dim, Sm90DefaultTiles<attile::sm90::TileSet::kDiagonals>, kMode>;
+using Diagonals64 = DiagonalsOf<Dims<64>>;
+using Diagonals128 = DiagonalsOf<Dims<128>>;
+using Diagonals192 = DiagonalsOf<Dims<192>>;
+using DiagonalsInOrder = DiagonalsOf<Dims<64>, attile::DqMode::kInOrder>;
 // The elements backward, where each warp reads the transpose: parts of a tile, and dQ by columns.
 template <int Br, int Bc, class Dim, int kStages, attile::DqMode kMode>
 using ElementsBackward =
@@ -80,6 +91,12 @@ using ElementsBackward =
 using ElementsRows = ElementsBackward<128, 128, Dims<64>, 1, attile::DqMode::kAccumulate>;
 using ElementsColumns = ElementsBackward<64, 128, Dims<128>, 2, attile::DqMode::kAccumulate>;
 using ElementsInOrder = ElementsBackward<64, 64, Dims<64>, 2, attile::DqMode::kInOrder>;
+template <class Dim, attile::DqMode kMode = attile::DqMode::kAccumulate>
+using ElementsOf = GpuExecutor<Dim, Sm90DefaultTiles<attile::sm90::TileSet::kElements>, kMode>;
+using Elements96 = ElementsOf<Dims<96>>;
+using Elements192x128 = ElementsOf<Dims<192, 128>>;
+using Elements256 = ElementsOf<Dims<256>>;
+using ElementsInOrder256 = ElementsOf<Dims<256>, attile::DqMode::kInOrder>;
 
 // Backward: dQ shared by its rows, and by its columns; above 128 columns each product is one
 // warpgroup's.
@@ -274,12 +291,31 @@ const bool kRegistered = [] {
                         policies<kHalfBias, kBias>);
   suite.forward<__nv_bfloat16>("columns_d64", simulated<ColumnsDefault>(kSeveralTiles),
                                policies<kHalfBias, kLearnedBias, kLearnedBiasDropout>);
+  suite.forward<__half>("diagonals", simulated<DiagonalsTwo>(kSeveralTiles),
+                        policies<kHalfBias, kLearnedBias>);
+  suite.forward<__nv_bfloat16>("diagonals_d64", simulated<Diagonals64>(kSeveralTiles),
+                               policies<kHalfBias, kLearnedBiasDropout>);
+  suite.backward<__half>("diagonals_d64", simulated<Diagonals64>(kSeveralTiles),
+                         policies<kHalfBias, kLearnedBias, kLearnedBiasDropout>);
+  suite.backward<__nv_bfloat16>("diagonals_d128", simulated<Diagonals128>(kSeveralTiles),
+                                policies<kLearnedBias>);
+  suite.backward<__half>("diagonals_d192", simulated<Diagonals192>(kSeveralTiles),
+                         policies<kHalfBias, kLearnedBias>);
+  suite.backward<__half>("diagonals_in_order", simulated<DiagonalsInOrder>(kSeveralTiles),
+                         policies<kHalfBias>);
   suite.backward<__half>("elements_rows", simulated<ElementsRows>(kSeveralTiles),
                          policies<kHalfBias>);
   suite.backward<__half>("elements_columns", simulated<ElementsColumns>(kSeveralTiles),
                          policies<kHalfBias>);
   suite.backward<__nv_bfloat16>("elements_in_order", simulated<ElementsInOrder>(kSeveralTiles),
                                 policies<kHalfBias>);
+  suite.backward<__half>("elements_d96", simulated<Elements96>(kSeveralTiles), policies<kHalfBias>);
+  suite.backward<__nv_bfloat16>("elements_d192x128", simulated<Elements192x128>(kSeveralTiles),
+                                policies<kHalfBias>);
+  suite.backward<__half>("elements_d256", simulated<Elements256>(kSeveralTiles),
+                         policies<kHalfBias>);
+  suite.backward<__half>("elements_in_order_d256", simulated<ElementsInOrder256>(kSeveralTiles),
+                         policies<kHalfBias>);
   suite.forward<__half>("d64x32", simulated<Narrow>(kMost), policies<kCausal>);
   suite.forward<__half>("d256", simulated<Deep>(kWide),
                         policies<kNone, kCausal, kOwnLengths, kEarlier>);

@@ -25,9 +25,10 @@ using Unpromoted = Fp8Executor<Inner, Q, K, V, Fp8Products::kUnpromoted>;
 template <int Br, int Bc, class Dim, int kStages, int kParts, bool kOrders, bool kOverlaps,
           bool kWaitsLate = false, int kTransposedFromRows = 0>
 using Fp8OrSm80 =
-    GpuExecutor<Dim, Sm90Tiles<Br, Bc,
-                               Tuning<kStages, false, true, 0, false, false, kParts, kOrders,
-                                      kOverlaps, kWaitsLate, kTransposedFromRows>>>;
+    GpuExecutor<Dim,
+                Sm90Tiles<Br, Bc,
+                          Tuning<kStages, false, true, 0, false, attile::sm90::ModifierWords::kNone,
+                                 kParts, kOrders, kOverlaps, kWaitsLate, kTransposedFromRows>>>;
 using Fp8Two = Fp8OrSm80<128, 64, Dims<64>, 2, 1, false, true>;
 using Fp8Three = Fp8OrSm80<192, 32, Dims<64>, 3, 4, false, true>;
 using Fp8Ordered = Fp8OrSm80<128, 64, Dims<64>, 2, 1, true, true, true>;

@@ -193,6 +193,7 @@ struct Case {
                              ///< intervals are one; block lists are those of each batch and head;
                              ///< sequences share caches
   bool hide = false;         ///< a bias that is -inf in places; documents and blocks without a key
+  bool distances = false;    ///< a bias of column - row
   Sums sums = Sums::kNone;   ///< of what is learned
   Sinks sinks = Sinks::kNormal;
   Lengths lengths = Lengths::kMixed;  ///< of sequences with lengths of their own
@@ -651,6 +652,19 @@ inline constexpr auto kCases = [] {
        .kv_len = 130, .hide = true},
       {.name = "half_bias_130_40", .policy = kHalfBias, .batch = 3, .q_heads = 2, .kv_heads = 1,
        .q_len = 130, .kv_len = 40, .dlse = true},
+      // One of column - row, whose words sm90 reads once for each diagonal.
+      {.name = "half_bias_distances", .policy = kHalfBias, .batch = 2, .q_heads = 2,
+       .kv_heads = 1, .q_len = 130, .kv_len = 150, .dlse = true, .distances = true},
+      {.name = "half_bias_distances_300_70", .policy = kHalfBias, .q_heads = 2, .kv_heads = 2,
+       .q_len = 300, .kv_len = 70, .hide = true, .distances = true},
+      {.name = "half_bias_distances_dim_192", .policy = kHalfBias, .q_len = 70, .kv_len = 130,
+       .head_dim = 192, .distances = true},
+      {.name = "half_bias_dim_192", .policy = kHalfBias, .q_heads = 2, .kv_heads = 2,
+       .q_len = 130, .kv_len = 136, .head_dim = 192, .head_dim_v = 128, .hide = true},
+      {.name = "half_bias_dim_256", .policy = kHalfBias, .q_heads = 2, .kv_heads = 1,
+       .q_len = 136, .kv_len = 80, .head_dim = 256, .dlse = true, .hide = true},
+      {.name = "half_bias_dim_96", .policy = kHalfBias, .q_heads = 2, .kv_heads = 1,
+       .q_len = 300, .kv_len = 136, .head_dim = 96, .hide = true},
       {.name = "softcap_then_alibi", .policy = kSoftcapAlibi, .batch = 2, .q_heads = 4,
        .kv_heads = 2, .q_len = 65, .kv_len = 130, .head_dim = 40},
       {.name = "softcap_then_alibi_130_65", .policy = kSoftcapAlibi, .q_len = 130, .kv_len = 65,
@@ -692,12 +706,19 @@ inline constexpr auto kCases = [] {
        .kv_heads = 2, .q_len = 80, .kv_len = 70, .head_dim = 16, .hide = true,
        .sums = Sums::kHeadColumns},
       {.name = "learned_bias_by_distances", .policy = kLearnedBias, .batch = 2, .q_heads = 2,
-       .kv_heads = 1, .q_len = 65, .kv_len = 100, .head_dim = 16, .sums = Sums::kDistances},
+       .kv_heads = 1, .q_len = 65, .kv_len = 100, .head_dim = 16, .distances = true,
+       .sums = Sums::kDistances},
+      {.name = "learned_bias_distances_by_rows", .policy = kLearnedBias, .batch = 2, .q_heads = 2,
+       .kv_heads = 2, .q_len = 130, .kv_len = 65, .head_dim = 16, .distances = true,
+       .sums = Sums::kRows},
+      {.name = "learned_bias_distances_300", .policy = kLearnedBias, .q_heads = 2,
+       .kv_heads = 1, .q_len = 300, .kv_len = 200, .head_dim = 32, .dlse = true, .hide = true,
+       .distances = true, .sums = Sums::kDistances},
       {.name = "learned_bias_by_whole_heads", .policy = kLearnedBias, .q_heads = 6, .kv_heads = 2,
        .q_len = 130, .kv_len = 40, .head_dim = 16, .sums = Sums::kWholeHeads},
       {.name = "learned_bias_dropout_by_distances", .policy = kLearnedBiasDropout, .batch = 2,
        .q_heads = 2, .kv_heads = 1, .q_len = 130, .kv_len = 40, .head_dim = 16,
-       .sums = Sums::kDistances},
+       .distances = true, .sums = Sums::kDistances},
       {.name = "learned_bias_dropout_by_head_columns", .policy = kLearnedBiasDropout, .q_heads = 4,
        .kv_heads = 2, .q_len = 70, .kv_len = 40, .head_dim = 16, .hide = true,
        .sums = Sums::kHeadColumns},
@@ -712,7 +733,7 @@ inline constexpr auto kCases = [] {
        .kv_heads = 1, .q_len = 40, .kv_len = 49, .head_dim = 192, .hide = true,
        .sums = Sums::kColumns},
       {.name = "learned_bias_dim_192_by_distances", .policy = kLearnedBias, .q_len = 70,
-       .kv_len = 70, .head_dim = 192, .sums = Sums::kDistances},
+       .kv_len = 70, .head_dim = 192, .distances = true, .sums = Sums::kDistances},
       {.name = "learned_bias_dim_160", .policy = kLearnedBias, .q_heads = 2, .kv_heads = 1,
        .q_len = 33, .kv_len = 49, .head_dim = 160, .head_dim_v = 64, .hide = true},
 

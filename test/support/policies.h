@@ -219,11 +219,11 @@ class PolicyData {
     const Random random(7);
     for (std::int64_t i = 0; i < bias_elements(); ++i) {
       const int row = static_cast<int>(i / c.kv_len % bias_rows());
-      const bool hidden = c.hide && (row == 3 || random.uniform(i) < 0.25);
+      const bool hidden = c.hide && ((row == 3 && !c.distances) || random.uniform(i) < 0.25);
       bias_.data()[i] = hidden ? -attile::kInf : random.normal(i);
     }
     for (std::int64_t i = 0; i < half_bias_elements(); ++i) {
-      if (i % half_bias_pitch() >= c.kv_len) continue;  // gaps stay NaN
+      if (!c.distances && i % half_bias_pitch() >= c.kv_len) continue;  // gaps stay NaN
       const bool hidden = c.hide && random.uniform(i) < 0.25;
       half_bias_.data()[i] = attile::from_float<__half>(hidden ? -attile::kInf : random.normal(i));
     }
@@ -242,10 +242,18 @@ class PolicyData {
   }
   void operator()(attile::Softcap& s) const { s = {case_.cap}; }
   void operator()(attile::AdditiveBias<float>& s) const {
+    if (case_.distances) {
+      s = {bias_.data() + case_.q_len, 0, distances(), -1, 1};
+      return;
+    }
     const std::int64_t row = case_.hide ? case_.kv_len : 0;  // one row for all, or each its own
     s = {bias_.data(), 0, std::int64_t{bias_rows()} * case_.kv_len, row, 1};
   }
   void operator()(attile::AdditiveBias<__half>& s) const {
+    if (case_.distances) {
+      s = {half_bias_.data() + case_.q_len, 0, distances(), -1, 1};
+      return;
+    }
     const std::int64_t pitch = half_bias_pitch(), rows = bias_rows();
     s = {half_bias_.data(), case_.hide ? case_.q_heads * rows * pitch : 0, rows * pitch,
          case_.hide ? pitch : 0, 1};
@@ -411,17 +419,23 @@ class PolicyData {
     return normal;
   }
   int bias_rows() const { return case_.hide ? case_.q_len : 1; }
+  /// The elements that a head has of a bias of column - row, and gaps.
+  std::int64_t distances() const { return case_.q_len + case_.kv_len + 3; }
   int half_bias_pitch() const {
+    if (case_.distances) return static_cast<int>(distances());
     return case_.pointers ? case_.kv_len + 1 : attile::round_up(case_.kv_len, 8);
   }
   std::int64_t half_bias_elements() const {
     if (case_.policy != Policy::kHalfBias) return 0;
+    if (case_.distances) return case_.q_heads * distances();
     const std::int64_t batches = case_.hide ? case_.batch : 1;
     return batches * case_.q_heads * bias_rows() * half_bias_pitch();
   }
   std::int64_t bias_elements() const {
     const bool has_bias = case_.policy == Policy::kBias || learns(case_.policy);
-    return has_bias ? std::int64_t{case_.q_heads} * bias_rows() * case_.kv_len : 0;
+    if (!has_bias) return 0;
+    if (case_.distances) return case_.q_heads * distances();
+    return std::int64_t{case_.q_heads} * bias_rows() * case_.kv_len;
   }
   /// That of the bias lies before that of the factors.
   attile::BiasGradient gradient(int place) const {
@@ -560,9 +574,7 @@ struct Relocate {
     (*this)(s.cache_batch_idx);
     (*this)(s.leftpad_k);
   }
-  void operator()(attile::PartDropout& p) const {
-    (*this)(static_cast<attile::PhiloxDropout&>(p));
-  }
+  void operator()(attile::PartDropout& p) const { (*this)(static_cast<attile::PhiloxDropout&>(p)); }
   void operator()(attile::PhiloxDropout& p) const {
     (*this)(p.seed_pointer);
     (*this)(p.offset_pointer);

@@ -87,6 +87,25 @@ struct AdditiveBias {
   ATTILE_HOST_DEVICE OneRow column_tile(const ScoreBlock& block, const Math&) const {
     return {block.scale, at(block.first), col_stride};
   }
+  /// Is for a bias of col - row: each diagonal's is read once.
+  struct Distances {
+    using Modifier = AdditiveBias;
+    float scale;
+    const T* origin;  ///< of col = row
+    std::int64_t stride;
+
+    ATTILE_HOST_DEVICE float diagonal(int distance) const {
+      return to_float(origin[distance * stride]);
+    }
+    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float x, float word) const {
+      return {std::fma(scale, x, word), 1.0f};
+    }
+  };
+  constexpr bool reads_diagonals() const { return col_stride != 0 && row_stride == -col_stride; }
+  template <class Math>
+  ATTILE_HOST_DEVICE Distances diagonal_tile(const ScoreBlock& block, const Math&) const {
+    return {block.scale, at({block.first.batch, block.first.head, 0, 0}), col_stride};
+  }
 
  private:
   ATTILE_HOST_DEVICE const T* at(ScoreIndex i) const {
@@ -197,6 +216,14 @@ struct LearnedBias {
   ATTILE_HOST_DEVICE OneRow column_tile(const ScoreBlock& block, const Math& math) const {
     return {bias.column_tile(block, math)};
   }
+  constexpr bool reads_diagonals() const { return bias.reads_diagonals(); }
+  struct Distances : AdditiveBias<T>::Distances {
+    using Modifier = LearnedBias;
+  };
+  template <class Math>
+  ATTILE_HOST_DEVICE Distances diagonal_tile(const ScoreBlock& block, const Math& math) const {
+    return {bias.diagonal_tile(block, math)};
+  }
 
   template <class Real, class Add>
   ATTILE_HOST_DEVICE void add_gradient(Real, Real ds, ScoreIndex i, Extent, const Add& add) const {
@@ -226,5 +253,7 @@ struct LearnedBias {
 
 template <class T>
 inline constexpr bool kNeedsScores<LearnedBias<T>> = false;
+template <class T>
+inline constexpr bool kHasLinearGradient<LearnedBias<T>> = true;
 
 }  // namespace attile

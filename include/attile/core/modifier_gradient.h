@@ -61,6 +61,13 @@ inline constexpr bool kHasGradient = [] {
   return false;
 }();
 
+/// Says whether the elements that the scores of a head add to lie at a distance from the first one
+/// that is a linear function of row and column, also of scores that do not exist, and that each
+/// score inside the extent has one: kernels then ask add_gradient for three addresses of many
+/// scores, and add 0 for some hidden ones. Specialise it for one of your own.
+template <class S>
+inline constexpr bool kHasLinearGradient = false;
+
 /// Says whether a modifier's derivative, or what it adds to its gradient, may depend on the score:
 /// false where it adds to the score what does not depend on that, so that the derivative is 1, and
 /// its add_gradient does not use s. The backward pass of such a modifier costs less: specialise it

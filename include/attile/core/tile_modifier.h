@@ -121,6 +121,13 @@ constexpr DataAxes data_axes(const S& mod) {
 /// may be asked of one tile and `row` of another one of the same head, so that neither result may
 /// depend on where its tile begins. The tile's type, too, has `using Modifier = S`.
 ///
+///     mod.reads_diagonals() -> bool;   mod.diagonal_tile(block, math) -> tile
+/// may be there for a modifier that with some values, then the first one says so, reads nothing but
+/// for each difference column - row: tile.diagonal(difference) returns a word of 4 bytes, and
+/// tile(x, word) -> ModifiedScore what becomes of a score. It is asked about differences between
+/// -(q_len - 1) and kv_len - 1. Of a block that tile knows the head, the batch and the scale alone.
+/// Its type, too, has `using Modifier = S`.
+///
 ///     mod.prepare(scale, math) -> prepared;   prepared.of_tile(block, math) -> tile
 /// may be there for a modifier that works something out of its values and of the scale: it is then
 /// called once, on the host, and kernels may ask `prepared` for the tiles, which are those of mod.
@@ -260,6 +267,19 @@ inline constexpr bool kHasColumnTiles = [] {
                   mod.column_tile(ScoreBlock(), math);
                 }) {
     using Tile = decltype(std::declval<const S&>().column_tile(ScoreBlock(), Math()));
+    return std::is_same_v<typename Tile::Modifier, S>;
+  }
+  return false;
+}();
+
+/// Says whether a modifier may read for each diagonal alone (diagonal_tile).
+template <class S, class Math>
+inline constexpr bool kHasDiagonalTiles = [] {
+  if constexpr (requires(const S& mod, const Math& math) {
+                  mod.reads_diagonals();
+                  mod.diagonal_tile(ScoreBlock(), math);
+                }) {
+    using Tile = decltype(std::declval<const S&>().diagonal_tile(ScoreBlock(), Math()));
     return std::is_same_v<typename Tile::Modifier, S>;
   }
   return false;

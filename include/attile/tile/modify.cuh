@@ -257,21 +257,21 @@ class ElementReader {
 
 /// Holds the elements of a thread's scores, read out of a tile of 16-bit elements in shared memory
 /// whose columns are the rows of the registers, each warp those of its rows of the registers.
-/// Shapes   Registers: an MmaTile with 16 rows for each warp, as many as the tile has columns;
-///          their columns are the tile's rows from `row` on.
+/// Shapes   Registers: an MmaTile with 16 rows for each warp, of which row r has column r modulo
+///          the tile's columns; their columns are the tile's rows.
 template <class Registers, class Tile>
 class TransposedElements {
-  static_assert(Registers::kRegRows == 2 && Registers::kCols % 16 == 0,
+  static_assert(Registers::kRegRows == 2 && Registers::kCols == Tile::kRows,
                 "attile::tile::TransposedElements: each warp has 16 rows of the registers");
 
  public:
-  ATTILE_DEVICE TransposedElements(const Tile& tile, int row) {
+  ATTILE_DEVICE explicit TransposedElements(const Tile& tile) {
     const int lane = arch::thread_index() % arch::kWarpSize;
-    const PieceReader<Tile> reader(tile.from_row(row), lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    const PieceReader<Tile> reader(tile, lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    const int col = Registers::warp_row() % Tile::kCols;
     ATTILE_UNROLL
     for (int piece = 0; piece < kPieces; ++piece) {
-      arch::load_matrices_transposed(words_[piece],
-                                     reader.address(piece * 16, Registers::warp_row()));
+      arch::load_matrices_transposed(words_[piece], reader.address(piece * 16, col));
     }
   }
 
@@ -306,65 +306,6 @@ struct ElementModifier {
       }
     });
   }
-};
-
-/// Applies a modifier's column tile to scores, with the words of a tile's columns in shared memory.
-template <class Registers, class Tile, class Word>
-struct ColumnModifier {
-  Tile tile;
-  const Word* words;  ///< aligned to 8 bytes
-  int last_row;       ///< how far the last row of the extent is from this thread's first one
-
-  template <bool>
-  ATTILE_DEVICE void apply(Registers& scores) const {
-    ATTILE_UNROLL
-    for (int c = 0; c < Registers::kRegCols; c += 2) {
-      const Vec<Word, 2> of_columns = arch::load<2>(words + Registers::col(c));
-      ATTILE_UNROLL
-      for (int r = 0; r < Registers::kRegRows; ++r) {
-        const auto row = tile.row(min(Registers::row_offset(r), last_row));
-        ATTILE_UNROLL
-        for (int e = 0; e < 2; ++e) {
-          float& s = scores.at(r, c + e);
-          s = tile(s, row, of_columns[e]).value;
-        }
-      }
-    }
-  }
-};
-
-/// Holds the words that a column tile reads for kCols columns from col0 on, until there is room for
-/// them beside a tile of K. A column behind the last one is taken as that.
-///   const tile::ColumnWords<Tile, kBc> words(column_tile, kv_tile * kBc, kv_len);
-///   pipeline.await_empty(state);
-///   words.store(columns_smem);
-///   if (lane == 0) pipeline.producer_acquire(state);
-/// Scope    all lanes of a warp, for both functions.
-/// Barriers `store` ends with one of the warp: one lane may say that all words are there.
-template <class Tile, int kCols>
-class ColumnWords {
-  using Word = std::remove_cvref_t<decltype(std::declval<const Tile&>().col(0))>;
-
- public:
-  ATTILE_DEVICE ColumnWords(const Tile& tile, int col0, int cols) {
-    ATTILE_UNROLL
-    for (int i = 0; i < kWords; ++i) words_[i] = tile.col(min(col0 + col(i), cols - 1));
-  }
-  ATTILE_DEVICE void store(Word* words) const {
-    ATTILE_UNROLL
-    for (int i = 0; i < kWords; ++i) {
-      if (col(i) < kCols) words[col(i)] = words_[i];
-    }
-    arch::warp_barrier();  // all lanes have written before one says so
-  }
-
- private:
-  static constexpr int kWords = ceil_div(kCols, arch::kWarpSize);
-  ATTILE_DEVICE static int col(int i) {
-    return i * arch::kWarpSize + arch::thread_index() % arch::kWarpSize;
-  }
-
-  Array<Word, kWords> words_;
 };
 
 /// Is the modifier that leaves scores as they are.

@@ -117,9 +117,10 @@ struct ScoreSums {
 
   /// Whether there is `by_quads`.
   static constexpr bool kHasQuads = Cols == 2 && Rows % 4 == 0;
-  /// Calls f(r, col, x) with the values themselves, four neighbouring columns of one row at a time:
-  /// x[e] is that of column col + e of the row that this lane has in registers r. In each call the
-  /// lanes of a warp have all 16 columns of 8 rows.
+  /// Calls f(r, odd, col, x) with the values themselves, four neighbouring columns of one row at a
+  /// time: x[e] is that of column col + e of the row that this lane has in registers r + odd. r is
+  /// a constant, and even, and the row of r + 1 the one behind that of r. In each call the lanes of
+  /// a warp have all 16 columns of 8 rows.
   template <class F>
   ATTILE_DEVICE static void by_quads(const Array<float, Rows, Cols>& x,
                                      const F& f) requires(kHasQuads) {
@@ -142,7 +143,7 @@ struct ScoreSums {
         quad[e] = second ? taken : pair[0][e];
         quad[e + 2] = second ? pair[1][e] : taken;
       }
-      f(r + odd, 8 * second + a / 4 * 4, quad);
+      f(r, odd, 8 * second + a / 4 * 4, quad);
     }
   }
 

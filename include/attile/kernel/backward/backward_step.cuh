@@ -11,6 +11,8 @@
 #include <attile/core/score_mod.h>
 #include <attile/kernel/backward/gradient_sums.cuh>
 #include <attile/tile/dropout.cuh>
+#include <attile/tile/modifier_math.h>
+#include <attile/tile/modifier_words.cuh>
 #include <attile/tile/scores.cuh>
 
 #include <type_traits>
@@ -94,7 +96,8 @@ ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex
 
 /// Calls f(modifier) with what applies the score modifier to the raw scores in `s_frag`
 /// (tile::ThreadModifier). With kMasked columns may be behind the last one, in whose place it takes
-/// the last one. `elements`: those of the scores, where they have been read (TransposedElements).
+/// the last one. `elements`: those of the scores, where they have been read (TransposedElements),
+/// or the words of their diagonals (DiagonalWords).
 template <bool kMasked, class Registers, class Params, class Elements, class F>
 ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile::TileCoord& coord,
                                  const Elements& elements, const F& f) {
@@ -108,17 +111,25 @@ ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile:
   }
   ();
   using S = std::remove_cvref_t<decltype(mod)>;
-  const tile::Modifier<Registers, tile::TileCoord, S, tile::MathOf<typename Params::T>> modifier(
-      coord, mod, p.scale);
-  if constexpr (!std::is_same_v<Elements, tile::NoElements>) {
-    return f(
-        [&](float x, int r, int c) { return modifier.apply_element(x, r, c, elements.at(r, c)); });
+  using Math = tile::MathOf<typename Params::T>;
+  if constexpr (tile::kAreDiagonalWords<Elements>) {
+    const ScoreBlock block{coord.nearest_inside(coord.at(0, 0)), coord.extent, 1, 1, p.scale};
+    const auto of_tile = p.policies.score_mod.diagonal_tile(block, Math());
+    using Tile = std::remove_const_t<decltype(of_tile)>;
+    f(tile::DiagonalModifier<Registers, Tile, typename Elements::Element>{of_tile, elements});
+  } else {
+    const tile::Modifier<Registers, tile::TileCoord, S, Math> modifier(coord, mod, p.scale);
+    if constexpr (!std::is_same_v<Elements, tile::NoElements>) {
+      return f([&](float x, int r, int c) {
+        return modifier.apply_element(x, r, c, elements.at(r, c));
+      });
+    }
+    // Each way to simplify takes registers, which dropout leaves none for above 64 columns.
+    constexpr bool kHasDropout = std::remove_cvref_t<decltype(p.policies)>::DropoutType::kEnabled;
+    constexpr bool kSimplifies = !kHasDropout || Params::kColumns <= 64;
+    modifier.template with<kMasked, kSimplifies>(
+        s_frag, [&](const auto& of_thread, int, int) { f(of_thread); });
   }
-  // Each way to simplify takes registers, which dropout leaves none for above 64 columns.
-  constexpr bool kHasDropout = std::remove_cvref_t<decltype(p.policies)>::DropoutType::kEnabled;
-  constexpr bool kSimplifies = !kHasDropout || Params::kColumns <= 64;
-  modifier.template with<kMasked, kSimplifies>(
-      s_frag, [&](const auto& of_thread, int, int) { f(of_thread); });
 }
 
 /// Computes the pointwise middle of the backward pass, for one tile:
@@ -152,7 +163,8 @@ ATTILE_DEVICE void probabilities_and_gradient(Scores& p_frag, Registers& ds_frag
             s, p, row_lse, visible, [&](float x) { return modifier(x, r, c); });
         p_frag.at(r, c) = keep_bits.keep(r, c) ? prob.value : 0.0f;
         const float ds = prob.value * keep_bits.dp_minus_delta(r, c, ds_frag.at(r, c), row_delta);
-        sums.template take<kMasked>(r, c, p.scale * s, ds, i, prob.visible);
+        const float visible_ds = prob.visible ? ds : 0.0f;  // also where dP is NaN or inf
+        sums.template take<kMasked>(r, c, p.scale * s, visible_ds, i, prob.visible);
         ds_frag.at(r, c) = prob.visible ? ds * prob.derivative : 0.0f;
       }
       if ((r + 1) % GradientTile::kRows == 0) sums.add(r + 1 - GradientTile::kRows);

@@ -10,6 +10,8 @@
 #include <attile/core/math.h>
 #include <attile/core/modifier_gradient.h>
 #include <attile/core/vec.h>
+#include <attile/kernel/backward/diagonal_sums.cuh>
+#include <attile/kernel/backward/gradient_values.cuh>
 #include <attile/kernel/backward/score_gradient.cuh>
 #include <attile/tile/score_sums.cuh>
 #include <attile/tile/tile_coord.cuh>
@@ -124,18 +126,10 @@ class GradientSums {
       arch::warp_barrier();  // the sums have been read before they are overwritten
       sums.clear(coord.head);
     }
-    /// Takes the values of the score in registers (r, c). With kBranches the modifier is not asked
-    /// about a score that is not visible.
+    /// Takes the values of the score in registers (r, c): see GradientValues.
     template <bool kBranches>
     ATTILE_DEVICE void take(int r, int c, float s, float ds, const ScoreIndex& i, bool visible) {
-      r %= kRows;
-      if (kBranches && !visible) {
-        ATTILE_UNROLL
-        for (int t = 0; t < kTerms; ++t) values_[t][r][c] = 0.0f;
-      } else {
-        int term = 0;
-        mod_.add_gradient(s, ds, i, coord_.extent, Take{*this, term, r, c, visible});
-      }
+      values_.template take<kBranches>(mod_, r % kRows, c, s, ds, i, coord_.extent, visible);
     }
     /// Adds the values that have been taken, of register rows r0 on.
     ATTILE_DEVICE void add(int r0) {
@@ -156,7 +150,7 @@ class GradientSums {
             ATTILE_UNROLL
             for (int r = 0; r < kRows; ++r) {
               ATTILE_UNROLL
-              for (int c = 0; c < Registers::kRegCols; ++c) columns_[t][c] += values_[t][r][c];
+              for (int c = 0; c < Registers::kRegCols; ++c) columns_[t][c] += values_.of[t][r][c];
             }
         }
       }
@@ -172,34 +166,19 @@ class GradientSums {
 
    private:
     using Sums = tile::ScoreSums<kRows, Registers::kRegCols>;
-    /// Keeps the values that a score adds.
-    struct Take {
-      Tile& tile;
-      int& term;
-      int r, c;
-      bool visible;
-
-      ATTILE_DEVICE void operator()(float*, float x) const {
-        tile.values_[term++][r][c] = visible ? x : 0.0f;
-      }
-      struct AtOnce {
-        bool visible;
-        ATTILE_DEVICE void operator()(float* where, float x) const {
-          if (visible && x != 0.0f) arch::atomic_add(where, x);
-        }
-      };
-      ATTILE_DEVICE AtOnce at_once() const { return {visible}; }
-    };
 
     ATTILE_DEVICE ScoreIndex index(int row, int col) const {
       return {coord_.batch, coord_.head, row, col};
     }
     ATTILE_DEVICE void add_scores(int t, int r0) const {
-      if constexpr (arch::kAddsVectors && Sums::kHasQuads) {
+      if constexpr (kHasLinearGradient<S>) {
+        add_linear_scores(t, coord_.row0 + Registers::row(r0), coord_.col0 + Registers::col(0));
+      } else if constexpr (arch::kAddsVectors && Sums::kHasQuads) {
         const int row0 = coord_.row0 + Registers::row(r0);
         const int col0 = coord_.col0 + Registers::col(0) - tile::detail::lane_of_sums() / 4;
-        Sums::by_quads(values_[t], [&](int r, int col, const Float4& x) {
-          add_four(mod_, t, index(row0 + Registers::row_offset(r), col0 + col), coord_.extent, x);
+        Sums::by_quads(values_.of[t], [&](int r, int odd, int col, const Float4& x) {
+          const int row = row0 + Registers::row_offset(r) + odd;
+          add_four(mod_, t, index(row, col0 + col), coord_.extent, x);
         });
       } else {
         ATTILE_UNROLL
@@ -207,24 +186,60 @@ class GradientSums {
           ATTILE_UNROLL
           for (int c = 0; c < Registers::kRegCols; ++c) {
             const ScoreIndex i = coord_.at(Registers::row(r0 + r), Registers::col(c));
-            add_one(mod_, t, i, coord_.extent, values_[t][r][c]);
+            add_to_gradient(mod_, t, i, coord_.extent, values_.of[t][r][c]);
           }
+        }
+      }
+    }
+    /// Adds the values of scores whose elements lie row_step and col_step apart: where all scores
+    /// exist, and their columns lie together, four columns' by one instruction. `row`, `col`: of
+    /// the thread's first score.
+    ATTILE_DEVICE void add_linear_scores(int t, int row, int col) const {
+      const auto element = [&](int dr, int dc) {
+        return gradient_address(mod_, t, index(row + dr, col + dc), coord_.extent);
+      };
+      float* const first = element(0, 0);
+      const std::ptrdiff_t row_step = element(1, 0) - first, col_step = element(0, 1) - first;
+      if constexpr (arch::kAddsVectors && Sums::kHasQuads) {
+        const int before = tile::detail::lane_of_sums() / 4;  // columns of the warp
+        const bool vectors =
+            col_step == 1 && row_step % 4 == 0 &&
+            reinterpret_cast<std::uintptr_t>(first - before) % sizeof(Float4) == 0 &&
+            row + Registers::row_offset(kRows - 1) < coord_.extent.q_len &&
+            col - before + kCols <= coord_.extent.kv_len;
+        if (!arch::any_lane(!vectors)) {
+          Sums::by_quads(values_.of[t], [&](int r, int odd, int quad, const Float4& x) {
+            arch::atomic_add(
+                first + (odd * row_step + (quad - before)) + Registers::row_offset(r) * row_step,
+                x);
+          });
+          return;
+        }
+      }
+      ATTILE_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        ATTILE_UNROLL
+        for (int c = 0; c < Registers::kRegCols; ++c) {
+          const float x = values_.of[t][r][c];
+          float* const to =
+              first + (Registers::row_offset(r) * row_step + Registers::col_offset(c) * col_step);
+          if (x != 0.0f) arch::atomic_add(to, x);
         }
       }
     }
     ATTILE_DEVICE void add_rows(int t, int r0) const {
       const int row0 = coord_.row0 + Registers::row(r0);
-      Sums::by_rows(values_[t], [&](int r, float x) {
-        add_one(mod_, t, index(row0 + Registers::row_offset(r), 0), coord_.extent, x);
+      Sums::by_rows(values_.of[t], [&](int r, float x) {
+        add_to_gradient(mod_, t, index(row0 + Registers::row_offset(r), 0), coord_.extent, x);
       });
     }
     ATTILE_DEVICE void add_diagonals(int t, int r0) const {
       const int lane = tile::detail::lane_of_sums();
       const int row0 = coord_.row0 + Registers::row(r0) - lane % 4 * 2;
       const int col0 = coord_.col0 + Registers::col(0) - lane / 4;
-      Sums::by_diagonals(values_[t], [&](int d, float x) {
+      Sums::by_diagonals(values_.of[t], [&](int d, float x) {
         const int distance = col0 - row0 + d;  // the diagonal's first score stands for all of it
-        add_one(mod_, t, index(max(0, -distance), max(0, distance)), coord_.extent, x);
+        add_to_gradient(mod_, t, index(max(0, -distance), max(0, distance)), coord_.extent, x);
       });
     }
 
@@ -232,56 +247,27 @@ class GradientSums {
     const S& mod_;
     const tile::TileCoord& coord_;
     GradientTerms<kTerms> per_;
-    Array<float, kTerms, kRows, Registers::kRegCols> values_;
+    GradientValues<S, kRows, Registers::kRegCols> values_;
     Array<float, kTerms, Registers::kRegCols> columns_ = {};
   };
 
  private:
-  /// Keeps the address of one of the values that a score adds.
-  struct TakeAddress {
-    float*& address;
-    int& term;
-    int wanted;
-
-    ATTILE_DEVICE void operator()(float* where, float) const {
-      if (term++ == wanted) address = where;
-    }
-    struct Nothing {
-      ATTILE_DEVICE void operator()(float*, float) const {}
-    };
-    ATTILE_DEVICE Nothing at_once() const { return {}; }
-  };
-  /// Returns the address of the element that a score's term t adds to.
-  ATTILE_DEVICE static float* address(const S& mod, int t, const ScoreIndex& i,
-                                      const Extent& extent) {
-    float* address = nullptr;
-    int term = 0;
-    mod.add_gradient(0.0f, 0.0f, i, extent, TakeAddress{address, term, t});
-    return address;
-  }
-  /// Adds a sum to the element that a score's term t adds to. It does nothing where the sum is 0,
-  /// as it is where there is no such score, and no element.
-  ATTILE_DEVICE static void add_one(const S& mod, int t, const ScoreIndex& i, const Extent& extent,
-                                    float x) {
-    if (x != 0.0f) arch::atomic_add(address(mod, t, i, extent), x);
-  }
-  /// Does the same for the scores of four columns, by one instruction where their elements lie
-  /// together.
+  /// Adds the values of four columns' scores, by one instruction where their elements lie together.
   ATTILE_DEVICE static void add_four(const S& mod, int t, ScoreIndex i, const Extent& extent,
                                      const Float4& x) {
     if (x[0] == 0.0f && x[1] == 0.0f && x[2] == 0.0f && x[3] == 0.0f) return;
     if (i.col + 3 < extent.kv_len) {
-      float* const first = address(mod, t, i, extent);
+      float* const first = gradient_address(mod, t, i, extent);
       bool together = reinterpret_cast<std::uintptr_t>(first) % sizeof(Float4) == 0;
       ATTILE_UNROLL
       for (int e = 1; e < 4; ++e) {
         const ScoreIndex next{i.batch, i.head, i.row, i.col + e};
-        together &= address(mod, t, next, extent) == first + e;
+        together &= gradient_address(mod, t, next, extent) == first + e;
       }
       if (together) return arch::atomic_add(first, x);
     }
     ATTILE_UNROLL
-    for (int e = 0; e < 4; ++e, ++i.col) add_one(mod, t, i, extent, x[e]);
+    for (int e = 0; e < 4; ++e, ++i.col) add_to_gradient(mod, t, i, extent, x[e]);
   }
   ATTILE_DEVICE void add_columns(const S& mod, const tile::TileCoord& coord, int t) const {
     const int lane = tile::detail::lane_of_sums();
@@ -289,7 +275,7 @@ class GradientSums {
     ATTILE_UNROLL
     for (int col = lane; col < kCols; col += arch::kWarpSize) {
       const ScoreIndex i{coord.batch, coord.head, 0, col0 + col};  // row 0 stands for all rows
-      add_one(mod, t, i, coord.extent, columns(t)[col]);
+      add_to_gradient(mod, t, i, coord.extent, columns(t)[col]);
     }
   }
   ATTILE_DEVICE void add_head(const S& mod, const tile::TileCoord& coord, int t) const {
@@ -299,7 +285,7 @@ class GradientSums {
     for (int col = lane; col < kCols; col += arch::kWarpSize) sum += columns(t)[col];
     sum = tile::warp_sum(sum);
     // The first score stands for all scores of the head.
-    if (lane == 0) add_one(mod, t, {coord.batch, coord.head, 0, 0}, coord.extent, sum);
+    if (lane == 0) add_to_gradient(mod, t, {coord.batch, coord.head, 0, 0}, coord.extent, sum);
   }
 
   ATTILE_DEVICE void clear(int head) const {
@@ -317,9 +303,12 @@ class GradientSums {
 };
 
 /// Names how a kernel adds to the gradient of a modifier S: with scores in `Registers`.
-template <class Registers, class S>
+/// kDiagonal: the one value that a score adds is summed by diagonals.
+template <class Registers, class S, bool kDiagonal = false>
 using GradientOf = std::conditional_t<
     !kHasGradient<S>, NoGradient,
-    std::conditional_t<kGradientTerms<S> == 0, AddsEachScore<S>, GradientSums<Registers, S>>>;
+    std::conditional_t<kGradientTerms<S> == 0, AddsEachScore<S>,
+                       std::conditional_t<kDiagonal && kGradientTerms<S> == 1,
+                                          DiagonalSums<Registers, S>, GradientSums<Registers, S>>>>;
 
 }  // namespace attile

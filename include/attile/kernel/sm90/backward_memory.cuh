@@ -63,6 +63,11 @@ struct BackwardMemory {
   ATTILE_DEVICE typename Traits::Statistics statistics(int stage) const {
     return {data + Traits::kStatOffset + stage * Traits::Statistics::kBytes};
   }
+  /// Returns the score modifier's words of a stage of Q; only with kWords.
+  ATTILE_DEVICE typename Traits::Word* words(int stage) const {
+    return reinterpret_cast<typename Traits::Word*>(data + Traits::kWordOffset +
+                                                    stage * Traits::kWordBytes);
+  }
   /// Returns dS^T of a step, which overwrites that of two steps before.
   ATTILE_DEVICE typename Traits::DsTile ds(int step) const {
     return {data + Traits::kDsOffset + (step & 1) * Traits::DsTile::kBytes};
@@ -147,9 +152,11 @@ struct BackwardMemory {
     if (arch::thread_index() == 0) {
       k().init(kReleasingWarps);
       v().init(kReleasingWarps);
-      q().init(kReleasingWarps);
+      q().init(kReleasingWarps, Traits::kWords != ModifierWords::kNone ? 2 : 1);
       dout().init(kReleasingWarps);
-      if constexpr (Traits::kElementStages > 0) elements().init(kReleasingWarps);
+      if constexpr (Traits::kElementStages > 0) {
+        elements().init(Traits::kProductPerWarpgroup ? kWarps : kReleasingWarps);
+      }
       if constexpr (Traits::kProductPerWarpgroup) {
         for (int i = 0; i < Traits::kDsTiles + Traits::kPBuffers; ++i) {
           arch::mbarrier_init(barrier_pair(i, 0).full, kWarps);

@@ -9,6 +9,7 @@
 #include <attile/kernel/sm90/backward_traits.cuh>
 #include <attile/kernel/sm90/boxed.cuh>
 #include <attile/kernel/sm90/element_tiles.cuh>
+#include <attile/kernel/sm90/modifier_words.cuh>
 
 namespace attile::sm90 {
 
@@ -17,6 +18,7 @@ template <class Traits>
 struct BoxedGradients {
   arch::BoxedTensor q, k, v, dout, dk, dv, elements{};
   bool has_keys, has_rows;  ///< whether K and V, and whether Q, have any rows
+  Check words;              ///< what `check_words` says
 
   explicit BoxedGradients(const typename Traits::Args& a)
       : BoxedGradients(a, head_dims(a, Traits::kD, Traits::kDv)) {}
@@ -31,6 +33,7 @@ struct BoxedGradients {
     if (Traits::kElementStages > 0 && has_rows) {
       if (const Check copies = check_elements(elements); !copies) return copies;
     }
+    if (has_rows && !words) return words;
     return arch::storable(dk) && arch::storable(dv) ? Check{} : not_storable(Direction::kBackward);
   }
 
@@ -45,7 +48,8 @@ struct BoxedGradients {
         dk(of_keys<typename Traits::DkTile>(a, a.dk, dims.qk)),
         dv(of_keys<typename Traits::DvTile>(a, a.dv, dims.v)),
         has_keys(a.batch > 0 && longest_lengths(a).kv_len > 0),
-        has_rows(a.batch > 0 && longest_lengths(a).q_len > 0) {
+        has_rows(a.batch > 0 && longest_lengths(a).q_len > 0),
+        words(check_words<Traits::kWords, Direction::kBackward>(a.score_mod)) {
     if constexpr (Traits::kElementStages > 0) {
       elements =
           boxed_elements<typename Traits::ElementTile>(a.score_mod.elements(), score_shape(a));

@@ -20,6 +20,8 @@
 #include <attile/kernel/sm90/backward_memory.cuh>
 #include <attile/kernel/sm90/backward_params.cuh>
 #include <attile/kernel/sm90/backward_traits.cuh>
+#include <attile/tile/modifier_math.h>
+#include <attile/tile/modifier_words.cuh>
 #include <attile/tile/pipeline.cuh>
 
 #include <cstdint>
@@ -30,6 +32,63 @@
 
 namespace attile::sm90 {
 
+/// Loads the score modifier's elements of the parts of each tile of Q, with kElementStages. Parts
+/// for which the pipeline has no stage beside the others of their tile wait until these have been
+/// read: they are loaded behind the next Q and dO, which must not wait that long.
+/// Scope    one thread.
+template <class Traits>
+class PartElements {
+  static constexpr int kAtOnce = min(Traits::kElementStages, Traits::kParts);
+
+ public:
+  ATTILE_DEVICE PartElements(const TmaBackwardParams<Traits>& p, const BackwardMemory<Traits>& smem)
+      : p_(p), smem_(smem) {}
+
+  /// Loads those of the tile before that are left, and the first ones of a tile's.
+  ATTILE_DEVICE void load(const WorkTile& at) {
+    end(at);
+    load_parts(at, at.head, at.row0, 0, kAtOnce);
+    head_ = at.head;
+    row0_ = at.row0;
+  }
+  /// Loads those of the last tile that are left. `kv`: the work tile of the kv block.
+  ATTILE_DEVICE void end(const WorkTile& kv) {
+    if (kAtOnce < Traits::kParts && head_ >= 0) {
+      load_parts(kv, head_, row0_, kAtOnce, Traits::kParts);
+    }
+  }
+
+ private:
+  ATTILE_DEVICE void load_parts(WorkTile at, int head, int row0, int begin, int end) {
+    if constexpr (Traits::kElementStages > 0) {
+      at.head = head;
+      ATTILE_UNROLL
+      for (int part = begin; part < end; ++part) {
+        at.row0 = row0 + part * Traits::kPartRows;
+        p_.elements.load(smem_.elements(), state_, at, at.kv_tile() * Traits::kBc);
+        state_.advance();
+      }
+    }
+  }
+
+  const TmaBackwardParams<Traits>& p_;
+  const BackwardMemory<Traits>& smem_;
+  typename Traits::ElementPipeline::State state_;
+  int head_ = -1, row0_ = 0;  // of the tile before
+};
+
+/// Writes the score modifier's words of the diagonals of a tile of rows and its kv block.
+/// Scope    all lanes of a warp, with kWords.
+template <class Traits>
+ATTILE_DEVICE void store_words(const TmaBackwardParams<Traits>& p, const WorkTile& at,
+                               typename Traits::Word* words) {
+  const Extent extent = p.extent(at);
+  const ScoreBlock block{{at.sequence, at.head, 0, 0}, extent, 1, 1, p.scale};
+  const auto tile = p.policies.score_mod.diagonal_tile(block, tile::MathOf<typename Traits::T>());
+  tile::store_diagonals<Traits::kBr, Traits::kBc>(words, tile, at.row0, at.kv_tile() * Traits::kBc,
+                                                  extent);
+}
+
 /// Loads K and V of a kv block (line 6), and Q, dO, LSE and delta of every tile of rows that sees
 /// it (line 9); with kElementStages also the modifier's elements of their scores. With each tile of
 /// Q goes which rows they are (QStage); after the last one goes a
@@ -37,14 +96,17 @@ namespace attile::sm90 {
 /// Behind a sequence's last row TMA writes zeros (`ragged`), and LSE and delta are +inf and 0, as
 /// preprocessing writes whole tiles of them. P and dS are 0 there, because the tile is an edge and
 /// the extent hides them, but 0 * NaN is NaN: so no row may be a neighbour's.
-/// Scope    one thread.
+/// With kWords the warp also writes the score modifier's words of the scores beside each Q.
+/// Scope    one thread, or with kWords all lanes of a warp.
 template <class Traits>
 ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
                               const BackwardMemory<Traits>& smem) {
   using Statistics = typename Traits::Statistics;
   const auto q_pipeline = smem.q();
   const WorkTile kv = kv_work_tile(p, kv_block);
-  {
+  constexpr bool kHasWords = Traits::kWords != ModifierWords::kNone;
+  const bool copies = !kHasWords || arch::thread_index() % arch::kWarpSize == 0;
+  if (copies) {
     const arch::TmaCoord keys = p.keys(kv, kv.kv_tile() * Traits::kBc);
     const tile::PipelineState<1> state;
     smem.k().producer_acquire(state);
@@ -60,31 +122,37 @@ ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
   // The next kernel may not begin earlier: it would read flags that preprocessing has not reset.
   if constexpr (Traits::kSignalsDqReady) arch::launch_dependents();
   tile::PipelineState<Traits::kStages> state;
-  typename Traits::ElementPipeline::State element_state;
+  PartElements<Traits> elements(p, smem);
   ATTILE_UNROLL_BY(1)
   for (QTileLoop<Traits> loop(p, kv_block, kv); loop.more(); loop.advance()) {
     const WorkTile at = loop.tile(kv);
     const arch::TmaCoord rows = p.queries(at);
     const Statistics statistics = smem.statistics(state.stage);
     q_pipeline.await_empty(state);
-    arch::store(statistics.header(), Vec<int, 4>{at.head, at.row0, loop.edge(), 0});
-    constexpr int kBytes = Traits::QTile::kBytes + 2 * Statistics::kRowBytes;
-    arch::Mbarrier* const full = q_pipeline.expect(state, kBytes);
-    q_pipeline.load(state, p.q_map, rows);
-    const std::int64_t scratch_row = p.scratch_row(at);
-    arch::bulk_load(arch::shared_address(statistics.lse()), p.row_lse + scratch_row,
-                    Statistics::kRowBytes, full);
-    arch::bulk_load(arch::shared_address(statistics.delta()), p.delta + scratch_row,
-                    Statistics::kRowBytes, full);
-    smem.dout().producer_acquire(state);
-    smem.dout().load(state, p.do_map, rows);
-    if constexpr (Traits::kElementStages > 0) {
-      p.elements.load(smem.elements(), element_state, at, at.kv_tile() * Traits::kBc);
-      element_state.advance();
+    if (copies) {
+      arch::store(statistics.header(), Vec<int, 4>{at.head, at.row0, loop.edge(), 0});
+      constexpr int kBytes = Traits::QTile::kBytes + 2 * Statistics::kRowBytes;
+      arch::Mbarrier* const full = q_pipeline.expect(state, kBytes);
+      q_pipeline.load(state, p.q_map, rows);
+      const std::int64_t scratch_row = p.scratch_row(at);
+      arch::bulk_load(arch::shared_address(statistics.lse()), p.row_lse + scratch_row,
+                      Statistics::kRowBytes, full);
+      arch::bulk_load(arch::shared_address(statistics.delta()), p.delta + scratch_row,
+                      Statistics::kRowBytes, full);
+      smem.dout().producer_acquire(state);
+      smem.dout().load(state, p.do_map, rows);
+      elements.load(at);
+    }
+    if constexpr (kHasWords) {
+      store_words(p, at, smem.words(state.stage));
+      if (copies) q_pipeline.producer_commit(state);
     }
     state.advance();
   }
+  elements.end(kv);
+  if (!copies) return;
   q_pipeline.await_empty(state);
+  if constexpr (kHasWords) q_pipeline.producer_commit(state);
   arch::store(smem.statistics(state.stage).header(), Vec<int, 4>{-1, 0, 0, 0});  // the end
   static_cast<void>(q_pipeline.expect(state, 0));
 }
@@ -199,7 +267,7 @@ ATTILE_DEVICE void produce(const TmaBackwardParams<Traits>& p, int kv_block,
   if (Traits::kZeroFillsInPass && warp == 3) return zero_fill_dq(p, kv_block, smem);
   const bool first_lane = arch::thread_index() % arch::kWarpSize == 0;
   if (warp == 0) {
-    if (first_lane) load_tiles(p, kv_block, smem);
+    if (first_lane || Traits::kWords != ModifierWords::kNone) load_tiles(p, kv_block, smem);
   } else if (Traits::kDqSemaphoreWarps && warp <= 2) {
     run_dq_semaphore(p, kv_block, warp == 1, smem);
   } else if (Traits::kBulkDq && warp <= Traits::kDqAdders) {

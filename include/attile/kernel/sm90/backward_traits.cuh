@@ -13,9 +13,11 @@
 #include <attile/kernel/backward/gradient_sums.cuh>
 #include <attile/kernel/problem/kernel_traits.h>
 #include <attile/kernel/sm90/element_tiles.cuh>
+#include <attile/kernel/sm90/modifier_words.cuh>
 #include <attile/kernel/sm90/tuning.h>
 #include <attile/tile/mma_operands.cuh>
 #include <attile/tile/mma_tile.cuh>
+#include <attile/tile/modifier_math.h>
 #include <attile/tile/panel_tile.cuh>
 #include <attile/tile/pipeline.cuh>
 #include <attile/tile/two_sums.cuh>
@@ -114,24 +116,15 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   }();
   /// Whether that keeps the decisions until then as bits, for which there are registers.
   static constexpr bool kPacksSigns = max(D, Dv) > 64;
-  /// A tile of the score modifier's elements, and its pipeline. Consumers read them when they make
-  /// P.
-  static constexpr int kElementStages = TuningType::kElementStages;
-  static_assert(kElementStages == 0 ||
-                    (P::SequencesType::kUniform && kPBeforeDp && !kProductPerWarpgroup),
-                "attile::sm90::BackwardTraits: tiles of a modifier's elements are for sequences of "
-                "one length, Uniform, up to 128 columns, and above 64 without dropout");
-  using ElementTile =
-      tile::PanelTile<Br, Bc, typename ElementTypeOf<typename P::ScoreModType, T>::type>;
-  using ElementPipeline = tile::Pipeline<ElementTile, max(kElementStages, 1)>;
   /// Registers of a producer thread. Warps that add staged dQ in order (kBulkDq), of which there
   /// are some on the fast path only, need more than 24, which the consumers then lack. With block
-  /// lists the search for the block that adds before (DqOrder::nearest_seen) takes 40.
+  /// lists the search for the block that adds before (DqOrder::nearest_seen) takes 40, and words as
+  /// many as there are.
   static constexpr int kProducerRegisters = [] {
     constexpr bool kInOrder = kMode == DqMode::kInOrder;
     constexpr bool kLooks = kInOrder && BlockListMask<typename P::MaskType>;
-    if (kProductPerWarpgroup) return 24;
-    if (kLooks) return 40;
+    if (kProductPerWarpgroup) return TuningType::kWords == ModifierWords::kNone ? 24 : 32;
+    if (kLooks || TuningType::kWords != ModifierWords::kNone) return 40;
     return kConsumers == 3 || (kInOrder && kFastPath) ? 32 : 24;
   }();
   /// Registers of a consumer thread, without kProductPerWarpgroup: what the producer leaves.
@@ -185,14 +178,38 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr int kPartRows = kProductPerWarpgroup && !kFastPath ? 32 : 64;
   /// Parts of a tile.
   static constexpr int kParts = Br / kPartRows;
+  /// The score modifier's elements of a part, and their pipeline. Consumers read them when they
+  /// make P.
+  static constexpr int kElementStages = TuningType::kElementStages;
+  static_assert(kElementStages == 0 || (P::SequencesType::kUniform && kPBeforeDp),
+                "attile::sm90::BackwardTraits: tiles of a modifier's elements are for sequences of "
+                "one length, Uniform, and from 65 to 128 columns without dropout");
+  using ElementTile =
+      tile::PanelTile<kPartRows, Bc, typename ElementTypeOf<typename P::ScoreModType, T>::type>;
+  using ElementPipeline = tile::Pipeline<ElementTile, max(kElementStages, 1)>;
+  /// What a stage of Q has beside the tile for the score modifier.
+  static constexpr ModifierWords kWords = TuningType::kWords;
+  static_assert(kWords != ModifierWords::kColumns,
+                "attile::sm90::BackwardTraits: columns are those of the kv block, no words of Q");
+  static_assert(kWords == ModifierWords::kNone ||
+                    (P::SequencesType::kUniform && kPBeforeDp && kElementStages == 0),
+                "attile::sm90::BackwardTraits: a modifier's words are for sequences of one length, "
+                "Uniform, from 65 to 128 columns without dropout, and not with tiles of elements");
+  using WordTile = WordTileOf<kWords, typename P::ScoreModType, tile::MathOf<T>>;
+  using Word = typename WordTile::Word;
+  static constexpr std::size_t kWordBytes = word_count<kWords>(Br, Bc) * sizeof(Word);
   /// Whether a score modifier and dropout share the registers of a thread.
   static constexpr bool kModifierAndDropout =
       P::DropoutType::kEnabled && !kIsIdentity<typename P::ScoreModType>;
   /// Registers of a thread of each consumer warpgroup, with kProductPerWarpgroup, in the order of
-  /// Role: dQ, dV, dK. With the producer's 24 they are all that there are.
+  /// Role: dQ, dV, dK. With the producer's they are all that there are.
   static constexpr int kDvRoleRegisters =
-      kFastPath ? 192 : (kModifierAndDropout || kModifierGradient ? 200 : 208);
-  static constexpr int kRoleRegisters[] = {96, kDvRoleRegisters, 392 - kDvRoleRegisters};
+      kFastPath
+          ? 192
+          : (kModifierAndDropout || kModifierGradient || kWords != ModifierWords::kNone ? 200
+                                                                                        : 208);
+  static constexpr int kRoleRegisters[] = {96, kDvRoleRegisters,
+                                           416 - kProducerRegisters - kDvRoleRegisters};
   /// Rows that register tiles count through all consumer warpgroups, 64 for each; also with
   /// kProductPerWarpgroup, where all warpgroups have the same 64 rows of K and V.
   static constexpr int kRegisterRows = kConsumers * kWarpgroupRows;
@@ -212,7 +229,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// V as the left operand of dP^T, in registers or in shared memory.
   using VLeft = std::conditional_t<kVInRegisters, tile::LoadedLeft<VTile>, VTile>;
   /// How the gradient of a score modifier is added to.
-  using Gradient = GradientOf<tile::TransposedRegisters<ScoreRegisters>, typename P::ScoreModType>;
+  using Gradient = GradientOf<tile::TransposedRegisters<ScoreRegisters>, typename P::ScoreModType,
+                              kWords == ModifierWords::kDiagonals>;
   /// dK and dV in registers, over all tiles of Q that a block goes through.
   using DkRegisters = tile::SumTile<kRegisterRows, kQkColumns, kConsumers * 4>;
   using DvRegisters = tile::SumTile<kRegisterRows, kVColumns, kConsumers * 4>;
@@ -251,9 +269,9 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// With kProductPerWarpgroup, P of parts of tiles in fp32, in the order of registers: its offset,
   /// the number of parts that there is room for, and its bytes.
   static constexpr std::size_t kPOffset = kDsOffset + kDsTiles * DsTile::kBytes;
-  static constexpr int kPBuffers = TuningType::kPSteps * kParts;
+  static constexpr int kPBuffers = max(TuningType::kPSteps * kParts, 1);
   static constexpr std::size_t kPBytes =
-      kProductPerWarpgroup ? sizeof(float) * Br * Bc * TuningType::kPSteps : 0;
+      kProductPerWarpgroup ? sizeof(float) * kPartRows * Bc * kPBuffers : 0;
   /// The offset of the modifier's elements.
   static constexpr std::size_t kElementOffset = kPOffset + kPBytes;
   /// dQ of a tile in fp32, staged with kBulkDq: its offset and bytes.
@@ -267,14 +285,17 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// All barriers: of pipelines, slots and semaphore warps, of the zero fill, and of the elements.
   static constexpr int kElementBarrier = 4 + 4 * kStages + 2 * (kBarrierPairs + 2) + 1;
   static constexpr int kBarriers = kElementBarrier + 2 * kElementStages;
+  /// Their bytes: what follows them is aligned to 16.
+  static constexpr std::size_t kBarrierBytes =
+      round_up<std::size_t>(kBarriers * sizeof(arch::Mbarrier), 16);
   /// Bytes of the sums of a score modifier's gradient, of all warps that make dS.
   static constexpr std::size_t kGradientBytes = (kProductPerWarpgroup ? 1 : kConsumers) *
                                                 (arch::kWarpgroupSize / arch::kWarpSize) *
                                                 Gradient::kWarpBytes;
-  /// Bytes of what follows the tiles: statistics, the rows of dS, barriers, and those sums.
-  static constexpr std::size_t kSmallBytes = kStages * Statistics::kBytes +
-                                             (kDsTiles + 1) * kDqRowsBytes +
-                                             kBarriers * sizeof(arch::Mbarrier) + kGradientBytes;
+  /// Bytes of what follows the tiles: statistics, words, the rows of dS, barriers, and those sums.
+  static constexpr std::size_t kSmallBytes = kStages * (Statistics::kBytes + kWordBytes) +
+                                             (kDsTiles + 1) * kDqRowsBytes + kBarrierBytes +
+                                             kGradientBytes;
   /// Whether consumers stage dQ in shared memory, and producer warps add it to dq_accum by TMA.
   static constexpr bool kBulkDq =
       !kProductPerWarpgroup &&
@@ -294,13 +315,13 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
       !(kBulkDq && kSignalsDqReady) || kZeroFillsInPass,
       "attile::sm90::BackwardTraits: with Bc = 192 no producer warp is left for the zero fill, by "
       "which the warps that add staged dQ wait for preprocessing; choose Bc = 64 or 128");
-  /// Where statistics, the rows of dS, the barriers and the sums of a score modifier's gradient
-  /// begin, and the shared memory of a block.
+  /// Where statistics, words, the rows of dS, the barriers and the sums of a score modifier's
+  /// gradient begin, and the shared memory of a block.
   static constexpr std::size_t kStatOffset = kDqOffset + (kBulkDq ? kDqBytes : 0);
-  static constexpr std::size_t kDqRowsOffset = kStatOffset + kStages * Statistics::kBytes;
+  static constexpr std::size_t kWordOffset = kStatOffset + kStages * Statistics::kBytes;
+  static constexpr std::size_t kDqRowsOffset = kWordOffset + kStages * kWordBytes;
   static constexpr std::size_t kBarrierOffset = kDqRowsOffset + (kDsTiles + 1) * kDqRowsBytes;
-  static constexpr std::size_t kGradientOffset =
-      kBarrierOffset + kBarriers * sizeof(arch::Mbarrier);
+  static constexpr std::size_t kGradientOffset = kBarrierOffset + kBarrierBytes;
   static constexpr std::size_t kKvSharedBytes = kGradientOffset + kGradientBytes;
   /// Where dK and dV are staged for their store: over K and V, but with kProductPerWarpgroup over Q
   /// and dO, because other warpgroups still read K and V.

@@ -34,9 +34,10 @@
 //
 //   pipeline   stages      filled by        consumed by
 //   K, V       kStages     load_kv          every consumer. One whose rows do not see a tile waits
-//                                           for it and releases it (skips it). With kColumns warp 3
-//                                           (load_columns) writes what the score modifier reads
-//                                           for each column beside K: K is full when both are there
+//                                           for it and releases it (skips it). With kWords warp 3
+//                                           (load_words) writes what the score modifier reads for
+//                                           columns or diagonals beside K: K is full when both are
+//                                           there
 //   loaded V   kLoadedV-   load_kv          transpose_v, which fills V: only with V in fp8
 //              Stages
 //   Q[i]       kQStages    load_q, lane i   consumer i alone
@@ -51,7 +52,7 @@
 //                                           (work_tile_full, work_tile_empty)
 //
 //   (*) Only with kElementStages; else threads read the elements of their scores.
-//   (**) Only with kHasScheduler, which excludes kElementStages and kColumns.
+//   (**) Only with kHasScheduler, which excludes kElementStages and kWords.
 //   (***) O in fp32: registers -> device memory.
 //
 // With V in fp8 (kFp8Values) a product wants it transposed. Lane 0 of warp 0 loads V, too, into
@@ -59,7 +60,7 @@
 // stages of V (transpose_v); where V is transposed ahead (transposed_values.cuh), lane 0 of warp 1
 // loads it. P is e4m3, and O an fp32 sum of the products (ForwardOutput).
 //
-// A stage of K is free when all consumers have made S of it, and with kColumns have applied the
+// A stage of K is free when all consumers have made S of it, and with kWords have applied the
 // score modifier, or have skipped it, and a stage of V
 // when all have made P V of it or have skipped it. Q[i] is free when S of its last tile is made, or
 // where its rows see no tile at once: then it is not read. A consumer releases a stage by its four

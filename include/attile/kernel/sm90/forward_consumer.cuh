@@ -78,7 +78,7 @@ class ForwardConsumer {
         tile::clear_rows_from(smem.q(warpgroup).tile(stage), p.packing.heads * p.packing.rows,
                               arch::thread_index() % arch::kWarpgroupSize, arch::kWarpgroupSize);
       }
-      sync();  // all zeros are written before a product reads them
+      consumer_barrier(warpgroup_);  // all zeros are written before a product reads them
     }
   }
 
@@ -114,7 +114,7 @@ class ForwardConsumer {
     const auto modifier = modifier_of(kv_tile);
     tile::wait_product<0>(s_frag_);
     signal_next_turn();
-    if constexpr (!Traits::kColumns) release_k_and_q(kv_tiles_.first);
+    if constexpr (Traits::kWords == ModifierWords::kNone) release_k_and_q(kv_tiles_.first);
     // There is no O yet to be rescaled.
     mask_and_update_max(kv_tiles_.first, kv_tile, modifier, rescale_thresholds());
     smem_.v().consumer_wait(v_state_);
@@ -136,7 +136,7 @@ class ForwardConsumer {
       const auto modifier = modifier_of(kv_tile);
       tile::wait_product<Traits::kOverlaps>(s_frag_);  // S is made; P V may be under way
       signal_next_turn();
-      if constexpr (!Traits::kColumns) release_k_and_q(step);
+      if constexpr (Traits::kWords == ModifierWords::kNone) release_k_and_q(step);
       const auto rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
       if constexpr (!Traits::kWaitsLate) {
         smem_.v().consumer_wait(Traits::kOverlaps ? v_state_.next() : v_state_);
@@ -189,7 +189,7 @@ class ForwardConsumer {
     const int kv_tile = kv_tile_of(kv_tiles_.first);
     const auto modifier = modifier_of(kv_tile);
     tile::wait_product<0>(s_frag_);
-    if constexpr (!Traits::kColumns) release_k_and_q(kv_tiles_.first);
+    if constexpr (Traits::kWords == ModifierWords::kNone) release_k_and_q(kv_tiles_.first);
     // There is no O yet to be rescaled.
     mask_and_update_max(kv_tiles_.first, kv_tile, modifier, rescale_thresholds());
     smem_.v().consumer_wait(v_state_);
@@ -242,7 +242,8 @@ class ForwardConsumer {
     return p_.coord(rows().at(p_), warpgroup_, kv_tile * Traits::kBc);
   }
   ATTILE_DEVICE auto modifier_of(int kv_tile) const {
-    return tile_modifier<Traits>(p_, smem_, k_state_.stage, coord(kv_tile), scales().scale);
+    const int part = consumer_part<Traits>(warpgroup_, number_);
+    return tile_modifier<Traits>(p_, smem_, k_state_.stage, part, coord(kv_tile), scales().scale);
   }
   /// Applies score modifier and mask to S, and updates m, and l with it (line 9), of rows in which
   /// a score exceeds the row's threshold; others keep their m, and P may exceed 1
@@ -262,8 +263,8 @@ class ForwardConsumer {
     } else {
       modify_and_mask(step, kv_tile, modifier);
     }
-    if constexpr (Traits::kColumns) {
-      arch::warp_barrier();  // all lanes have read the columns' words before they are replaced
+    if constexpr (Traits::kWords != ModifierWords::kNone) {
+      arch::warp_barrier();  // all lanes have read the words before they are replaced
       release_k_and_q(step);
     }
     return softmax_.template update_max_above<Scores>(Softmax::lane_maxima(s_frag_, thresholds),
@@ -379,7 +380,6 @@ class ForwardConsumer {
     return softmax_.template thresholds<Scores>(scales().rescale_threshold);
   }
   ATTILE_DEVICE const auto& scales() const { return p_.scales_of(rows()); }
-  ATTILE_DEVICE void sync() const { consumer_barrier(warpgroup_); }
 
   const TmaForwardParams<Traits>& p_;
   const ForwardMemory<Traits>& smem_;

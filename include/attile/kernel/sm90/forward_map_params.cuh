@@ -10,6 +10,7 @@
 #include <attile/kernel/sm90/boxed.cuh>
 #include <attile/kernel/sm90/element_tiles.cuh>
 #include <attile/kernel/sm90/forward_traits.cuh>
+#include <attile/kernel/sm90/modifier_words.cuh>
 
 // How the forward kernel's tensors are cut into the boxes that TMA copies.
 
@@ -54,8 +55,8 @@ template <class Traits>
 struct BoxedTensors {
   arch::BoxedTensor q, k, v, o, elements{};
   bool v_by_columns = false;
-  Check pages;    ///< what `check_pages` says
-  Check columns;  ///< whether the score modifier reads by columns, with kColumns
+  Check pages;  ///< what `check_pages` says
+  Check words;  ///< what `check_words` says
 
   BoxedTensors(const typename Traits::Args& a, HeadPacking packing)
       : BoxedTensors(a, packing, head_dims(a, Traits::kD, Traits::kDv)) {}
@@ -66,7 +67,7 @@ struct BoxedTensors {
   Check check() const {
     if (!has_rows()) return {};
     if (has_keys() && !pages) return pages;
-    if (!columns) return columns;
+    if (!words) return words;
     if (has_keys() && v_by_columns && !Traits::kTakesColumns) return columns_not_boxable();
     const bool keys = !has_keys() || (arch::boxable(k) && arch::boxable(v));
     const bool queries = arch::boxable(q) && (!Traits::kStagesOutput || arch::boxable(o));
@@ -95,20 +96,13 @@ struct BoxedTensors {
             box_keys(a, Traits::kBc))),
         o(boxed<typename Traits::OTile, TO>(a.o, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
                                             dims.v, packing.heads, packing.rows)),
-        pages(check_pages(a, Traits::kBc)) {
+        pages(check_pages(a, Traits::kBc)),
+        words(check_words<Traits::kWords, Direction::kForward>(a.score_mod)) {
     const SequenceBoxes<typename Traits::SequencesType> boxes(a, a.q_heads, a.kv_heads);
     q = boxes.of_queries(q);
     o = boxes.of_queries(o);
     k = boxes.of_keys(k);
     v = boxes.of_keys(v);
-    if constexpr (Traits::kColumns) {
-      if (!a.score_mod.reads_columns()) {
-        columns = refuse(
-            "this sm90 kernel reads a score modifier's data once for each column, and "
-            "reads_columns "
-            "says that they differ between rows");
-      }
-    }
     if constexpr (Traits::kElementStages > 0) {
       elements =
           boxed_elements<typename Traits::ElementTile>(a.score_mod.elements(), score_shape(a));

@@ -52,10 +52,10 @@ struct ForwardMemory {
   ATTILE_DEVICE int& is_end_of_v(int stage) const {
     return reinterpret_cast<int*>(data + Traits::kLastVOffset)[stage];
   }
-  /// The words of the columns of a stage of K; only with kColumns.
-  ATTILE_DEVICE typename Traits::ColumnWord* columns(int stage) const {
-    return reinterpret_cast<typename Traits::ColumnWord*>(data + Traits::kColumnOffset +
-                                                          stage * Traits::kColumnBytes);
+  /// The score modifier's words of a stage of K; only with kWords.
+  ATTILE_DEVICE typename Traits::Word* words(int stage) const {
+    return reinterpret_cast<typename Traits::Word*>(data + Traits::kWordOffset +
+                                                    stage * Traits::kWordBytes);
   }
   /// The rows that a warpgroup computes of the block's work tile `number`.
   ATTILE_DEVICE ConsumerRows<Traits>& rows(int warpgroup, unsigned number) const {
@@ -89,7 +89,7 @@ struct ForwardMemory {
         q(warpgroup).init(kWarps);
         if constexpr (Traits::kElementStages > 0) elements(warpgroup).init(kWarps);
       }
-      k().init(Traits::kConsumers * kWarps, Traits::kColumns ? 2 : 1);
+      k().init(Traits::kConsumers * kWarps, Traits::kWords != ModifierWords::kNone ? 2 : 1);
       const bool has_transposers = Traits::kFp8Values && !v_is_transposed;
       v().init(Traits::kConsumers * kWarps, has_transposers ? Traits::kTransposers : 1);
       if constexpr (Traits::kFp8Values) {

@@ -6,6 +6,7 @@
 #include <attile/core/tile_modifier.h>
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
+#include <attile/tile/modifier_words.cuh>
 #include <attile/tile/modify.cuh>
 
 #include <type_traits>
@@ -13,21 +14,28 @@
 namespace attile::sm90 {
 
 /// Returns what applies the score modifier to a consumer's scores with these coordinates. What it
-/// reads is read beside products, or with kColumns with K, whose stage is released when the
-/// modifier has been applied.
+/// reads is read beside products, or with kWords comes with K, whose stage is released when the
+/// modifier has been applied. `part`: which rows of the work tile they are.
 template <class Traits, class Coord>
 ATTILE_DEVICE auto tile_modifier(const TmaForwardParams<Traits>& p,
-                                 const ForwardMemory<Traits>& smem, int k_stage, const Coord& coord,
-                                 float scale) {
+                                 const ForwardMemory<Traits>& smem, int k_stage, int part,
+                                 const Coord& coord, float scale) {
   using Scores = typename Traits::ScoreRegisters;
   using Math = tile::MathOf<typename Traits::ElementType>;
-  if constexpr (Traits::kColumns) {
-    using Tile = typename Traits::ColumnTile::type;
+  [[maybe_unused]] const auto block = [&] {
     const ScoreIndex first = coord.nearest_inside(coord.at(Scores::row(0), 0));
-    const ScoreBlock block{first, coord.extent, kWarpgroupRows, Traits::kBc, scale};
-    return tile::ColumnModifier<Scores, Tile, typename Traits::ColumnWord>{
-        p.policies.score_mod.column_tile(block, Math()), smem.columns(k_stage),
-        coord.extent.q_len - 1 - first.row};
+    return ScoreBlock{first, coord.extent, kWarpgroupRows, Traits::kBc, scale};
+  };
+  if constexpr (Traits::kWords == ModifierWords::kColumns) {
+    const ScoreBlock scores = block();
+    return tile::ColumnModifier<Scores, typename Traits::WordTile::type, typename Traits::Word>{
+        p.policies.score_mod.column_tile(scores, Math()), smem.words(k_stage),
+        coord.extent.q_len - 1 - scores.first.row};
+  } else if constexpr (Traits::kWords == ModifierWords::kDiagonals) {
+    const int row = part * kWarpgroupRows + Scores::row(0) % kWarpgroupRows;  // in the work tile
+    return tile::DiagonalModifier<Scores, typename Traits::WordTile::type, typename Traits::Word>{
+        p.policies.score_mod.diagonal_tile(block(), Math()),
+        {smem.words(k_stage) + (Traits::kBr - 1 - row + Scores::col(0))}};
   } else {
     using S = std::remove_cvref_t<decltype(p.modifier())>;
     return tile::Modifier<Scores, Coord, S, Math>(coord, p.modifier(), scale);

@@ -10,6 +10,7 @@
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/kernel/sm90/forward_schedule.cuh>
+#include <attile/tile/modifier_words.cuh>
 #include <attile/tile/pipeline.cuh>
 #include <attile/tile/transpose.cuh>
 
@@ -17,7 +18,7 @@
 
 // The producer warpgroup of the forward kernel: one thread for K, one for V (a warp each where keys
 // lie in pages), and for each consumer warpgroup one for its Q and one for the elements of its
-// score modifier, if TMA copies these, or a warp for what the modifier reads for each column. Each
+// score modifier, if TMA copies these, or a warp for the modifier's words (ModifierWords). Each
 // goes through the block's work tiles by itself; with kHasScheduler, which excludes elements, one
 // more thread makes these (dynamic_schedule.cuh). With V in fp8 warp 0 loads both K and V, and warp
 // 1, and warp 3 where no scheduler runs, transpose V; but where that has been done ahead of the
@@ -178,15 +179,6 @@ ATTILE_DEVICE void transpose_v(const TmaForwardParams<Traits>& p, const ForwardM
   }
 }
 
-/// Returns which part of the block's work tile `number` a consumer warpgroup has. Under a causal
-/// mask a part sees more kv tiles than the part before it, and by this rotation no warpgroup always
-/// has the longest. That is worth 0.8 % in the mean of the 18 forward benchmarks of group `peers`,
-/// up to 3.5 % at D 64 and D 128 causal, 1k (H200, 2026-11-24, bench/log/tuning-sm90.md).
-template <class Traits>
-ATTILE_DEVICE int consumer_part(int warpgroup, int number) {
-  return (warpgroup + number) % Traits::kConsumers;
-}
-
 /// Loads the Q of one consumer warpgroup for every work tile of the block, and writes which rows of
 /// the tile they are (ConsumerRows).
 /// Behind a sequence's last row come zeros and not its neighbour's rows, whose scores could make a
@@ -238,14 +230,15 @@ ATTILE_DEVICE void load_elements(const TmaForwardParams<Traits>& p, int block,
   }
 }
 
-/// Asks the score modifier about the columns of each tile of K, and writes its words beside the
-/// tile, for which both producers have to wait. Those of a tile are read before its stage is waited
-/// for. Scope    all lanes of a warp, with kColumns.
+/// Asks the score modifier about the columns or the diagonals of each tile of K, and writes its
+/// words beside the tile, for which both producers have to wait. Those of columns are read before
+/// the stage is waited for. Scope    all lanes of a warp, with kWords.
 template <class Traits>
-ATTILE_DEVICE void load_columns(const TmaForwardParams<Traits>& p, int block,
-                                const ForwardMemory<Traits>& smem) {
+ATTILE_DEVICE void load_words(const TmaForwardParams<Traits>& p, int block,
+                              const ForwardMemory<Traits>& smem) {
   constexpr int kBc = Traits::kBc;
   const int lane = arch::thread_index() % arch::kWarpSize;
+  const tile::MathOf<typename Traits::T> math;
   const auto pipeline = smem.k();
   typename Traits::KPipeline::State state;
   for (StaticSchedule<Traits> schedule(p, block); schedule.more(); schedule.next()) {
@@ -253,14 +246,27 @@ ATTILE_DEVICE void load_columns(const TmaForwardParams<Traits>& p, int block,
     const Extent extent = p.extent(at);
     const ScoreBlock block_of_all{
         {at.sequence, at.head, max(at.row0, 0), 0}, extent, 1, extent.kv_len, p.scale};
-    const auto column_tile =
-        p.policies.score_mod.column_tile(block_of_all, tile::MathOf<typename Traits::T>());
+    const auto word_tile = [&] {
+      const auto& mod = p.policies.score_mod;
+      if constexpr (Traits::kWords == ModifierWords::kColumns) {
+        return mod.column_tile(block_of_all, math);
+      } else {
+        return mod.diagonal_tile(block_of_all, math);
+      }
+    }();
     ATTILE_UNROLL_BY(1)
     for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
-      const tile::ColumnWords<decltype(column_tile), kBc> words(
-          column_tile, p.kv_tile(at, step) * kBc, extent.kv_len);
-      pipeline.await_empty(state);
-      words.store(smem.columns(state.stage));
+      const int col0 = p.kv_tile(at, step) * kBc;
+      if constexpr (Traits::kWords == ModifierWords::kColumns) {
+        const tile::ColumnWords<std::remove_const_t<decltype(word_tile)>, kBc> words(
+            word_tile, col0, extent.kv_len);
+        pipeline.await_empty(state);
+        words.store(smem.words(state.stage));
+      } else {
+        pipeline.await_empty(state);
+        tile::store_diagonals<Traits::kBr, kBc>(smem.words(state.stage), word_tile, at.row0, col0,
+                                                extent);
+      }
       if (lane == 0) pipeline.producer_commit(state);
       state.advance();
     }
@@ -295,8 +301,8 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
     const int warpgroup = q_warpgroup - arch::kWarpSize;
     if (0 <= warpgroup && warpgroup < Traits::kConsumers) load_elements(p, block, smem, warpgroup);
   }
-  if constexpr (Traits::kColumns) {
-    if (thread >= 3 * arch::kWarpSize) load_columns(p, block, smem);
+  if constexpr (Traits::kWords != ModifierWords::kNone) {
+    if (thread >= 3 * arch::kWarpSize) load_words(p, block, smem);
   }
 }
 

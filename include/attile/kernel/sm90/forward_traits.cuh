@@ -13,6 +13,7 @@
 #include <attile/core/work_tile.h>
 #include <attile/kernel/problem/kernel_traits.h>
 #include <attile/kernel/sm90/element_tiles.cuh>
+#include <attile/kernel/sm90/modifier_words.cuh>
 #include <attile/kernel/sm90/tuning.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/modifier_math.h>
@@ -27,19 +28,6 @@ namespace attile::sm90 {
 
 template <class Traits>
 struct TmaForwardParams;
-
-/// Names a score modifier's column tile, and the word that it reads for a column.
-template <bool kThere, class S, class Math>
-struct ColumnTileOf {
-  using type = decltype(std::declval<const S&>().column_tile(ScoreBlock(), Math()));
-  using Word = std::remove_cvref_t<decltype(std::declval<const type&>().col(0))>;
-  static_assert(sizeof(Word) == 4 && std::is_trivially_copyable_v<Word>,
-                "attile: what a column tile reads for a column is a word of 4 bytes");
-};
-template <class S, class Math>
-struct ColumnTileOf<false, S, Math> {
-  using Word = float;
-};
 
 /// Holds every type and constant of one forward kernel for compute capability 9.0 (forward.cuh).
 /// Br, Bc  rows of a tile of Q, and of K and V: Br is 64 for each of the 1 to 3 consumer
@@ -152,17 +140,19 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
                                       typename ElementTypeOf<typename P::ScoreModType, T>::type>;
   using ElementPipeline = tile::Pipeline<ElementTile, max(kElementStages, 1)>;
   static constexpr std::size_t kElementBytes = kElementStages * ElementTile::kBytes;
-  /// What a stage of K has beside the tile, with kColumns: a word for each column.
-  static constexpr bool kColumns = TuningType::kColumns;
+  /// What a stage of K has beside the tile: a word for each column, or for each diagonal of the
+  /// work tile's rows.
+  static constexpr ModifierWords kWords = TuningType::kWords;
   static_assert(
-      !kColumns || (P::SequencesType::kUniform && !kPacksHeads && kElementStages == 0 &&
-                    !TuningType::kCounts && !E::kFp8Queries),
-      "attile::sm90::ForwardTraits: words of columns are for sequences of one length, "
+      kWords == ModifierWords::kNone ||
+          (P::SequencesType::kUniform && !kPacksHeads && kElementStages == 0 &&
+           !TuningType::kCounts && !E::kFp8Queries),
+      "attile::sm90::ForwardTraits: a score modifier's words are for sequences of one length, "
       "Uniform, for rows of one head and inputs of 16 bits, and not with tiles of a modifier's "
       "elements");
-  using ColumnTile = ColumnTileOf<kColumns, typename P::ScoreModType, tile::MathOf<T>>;
-  using ColumnWord = typename ColumnTile::Word;
-  static constexpr std::size_t kColumnBytes = kColumns ? Bc * sizeof(ColumnWord) : 0;
+  using WordTile = WordTileOf<kWords, typename P::ScoreModType, tile::MathOf<T>>;
+  using Word = typename WordTile::Word;
+  static constexpr std::size_t kWordBytes = word_count<kWords>(Br, Bc) * sizeof(Word);
   using KPipeline = tile::Pipeline<KTile, kStages>;
   using VPipeline = tile::Pipeline<VTile, kStages>;
   /// Whether one producer thread, the scheduler, makes the work tiles for the others
@@ -226,7 +216,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// leave for O and Q. The scheduler's work tile and its two barriers are not counted; that all
   /// fits is what the assertion about kSharedBytes says.
   static constexpr std::size_t kRest =
-      arch::kMaxSharedBytes - kOOffset - kConsumers * kRowsBytes - kStages * kColumnBytes -
+      arch::kMaxSharedBytes - kOOffset - kConsumers * kRowsBytes - kStages * kWordBytes -
       sizeof(arch::Mbarrier) * 2 *
           (kConsumers * (2 + kElementStages) + 2 * kStages + kLoadedVStages);
   /// Bytes of all columns of O, and whether they fit beside one stage of Q.
@@ -247,13 +237,12 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using OTile =
       tile::PanelTile<kWarpgroupRows, kWholeOutput ? kOutputCols : round_up(kOutputCols / 2, 16),
                       std::conditional_t<kStagesOutput, typename E::O, T>>;
-  /// Where Q, the slots of ConsumerRows, the words of columns and the barriers begin in shared
-  /// memory.
+  /// Where Q, the slots of ConsumerRows, the words and the barriers begin in shared memory.
   static constexpr std::size_t kQOffset =
       kOOffset + (kStagesOutput ? kConsumers * OTile::kBytes : 0);
   static constexpr std::size_t kRowsOffset = kQOffset + kConsumers * QPipeline::kBytes;
-  static constexpr std::size_t kColumnOffset = kRowsOffset + kConsumers * kRowsBytes;
-  static constexpr std::size_t kBarrierOffset = kColumnOffset + kStages * kColumnBytes;
+  static constexpr std::size_t kWordOffset = kRowsOffset + kConsumers * kRowsBytes;
+  static constexpr std::size_t kBarrierOffset = kWordOffset + kStages * kWordBytes;
   /// How many lanes of a warp load K, and V: one, but all where keys lie in pages.
   static constexpr int kKvLanes = kIsPaged<typename P::SequencesType> ? arch::kWarpSize : 1;
   /// The threads that read the scheduler's work tiles, and the barriers of the one that is there. V

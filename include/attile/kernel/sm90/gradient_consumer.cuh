@@ -70,36 +70,13 @@ struct GradientConsumer : ScoreConsumer<Traits> {
                                         smem.k().tile(0), arch::uniform(origin.col));
   }
 
-  /// Waits for the modifier's elements of a step's tile, and reads those of a part.
-  /// Scope    all lanes of a warp.
-  ATTILE_DEVICE auto read_elements(int step, int row) const {
-    if constexpr (Traits::kElementStages > 0) {
-      const auto elements_smem = smem.elements().consumer_wait(element_state(step));
-      return tile::TransposedElements<Scores, typename Traits::ElementTile>(elements_smem, row);
-    } else {
-      return tile::NoElements();
-    }
-  }
-  /// Releases the elements of a step's tile behind its last part. They have been used: an arrival
-  /// at the barrier overtakes loads for whose results nothing has waited, and their rows would be
-  /// replaced before they are read.
-  ATTILE_DEVICE void release_elements(int step, int row) const {
-    if constexpr (Traits::kElementStages > 0) {
-      if (row + Traits::kPartRows != Traits::kBr) return;
-      arch::warp_barrier();  // by all lanes
-      smem.elements().consumer_release(element_state(step));
-    }
-  }
-  ATTILE_DEVICE static auto element_state(int step) {
-    constexpr int kStages = Traits::kElementStages;
-    return typename Traits::ElementPipeline::State{step % kStages, step / kStages & 1};
-  }
   /// Waits for S^T, and makes P^T of it (line 11), before dP is there. Returns dropout(P)^T, but
   /// for its factor keep_scale, as the left operand of dV, and leaves P^T * score_mod'(scale S)^T,
   /// the factor of dS, in S's registers. kPending later wgmma groups may be under way.
   template <int kPending, class StepRegisters>
   ATTILE_DEVICE Left make_p(StepRegisters& frag, const Stage& stage, int step, int row) const {
-    const auto elements = read_elements(step, row);
+    const int part = step * Traits::kParts + row / Traits::kPartRows;
+    const auto elements = this->read_elements(stage, part, row);
     Rows s_by_rows{frag.s};
     this->template await_scores<kPending>(frag.s, frag.s_second);
     Scores p_dropped = frag.s;
@@ -118,7 +95,7 @@ struct GradientConsumer : ScoreConsumer<Traits> {
       probabilities_and_factor(stage.edge, p_dropped_by_rows, s_by_rows, p, coord, lse, frag.keep,
                                frag.shown, elements);
     }
-    release_elements(step, row);
+    this->release_elements(part);
     return left_of(p_dropped);
   }
   /// Returns dropout(P)^T as an operand, of P^T as make_p has it.

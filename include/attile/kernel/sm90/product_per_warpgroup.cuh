@@ -192,6 +192,7 @@ ATTILE_DEVICE void make_p_part(
   const auto do_smem = smem.dout().consumer_wait(stage.state);  // not read before it has arrived
   const auto keep_bits = consumer.ask_dropout(stage, kRow, consumer.held_or_new(sampler));
   const auto shown = consumer.ask_mask(stage, kRow);
+  const auto elements = consumer.read_elements(stage, parts + kPart, kRow);
   consumer.template await_scores<0>(s, second);
   tile::fence_accumulators(dv_frag);  // dV of the part before is made, too
   const tile::TileCoord coord = consumer.coord(stage, kRow);
@@ -216,7 +217,9 @@ ATTILE_DEVICE void make_p_part(
   } else {
     typename Consumer::Rows factor_by_rows{factor};
     probabilities_and_factor(stage.edge, s_by_rows, factor_by_rows, consumer.p, coord,
-                             smem.statistics(stage.state.stage).lse() + kRow, keep_bits, shown);
+                             smem.statistics(stage.state.stage).lse() + kRow, keep_bits, shown,
+                             elements);
+    consumer.release_elements(parts + kPart);
     if constexpr (!Traits::kGradientOfScores) hand(factor);
   }
   if constexpr (Traits::kFastPath) tile::drop(s_by_rows, keep_bits);

@@ -18,6 +18,8 @@
 #include <attile/kernel/sm90/named_barrier.cuh>
 #include <attile/tile/dropout.cuh>
 #include <attile/tile/mma_tile.cuh>
+#include <attile/tile/modifier_words.cuh>
+#include <attile/tile/modify.cuh>
 #include <attile/tile/pipeline.cuh>
 #include <attile/tile/scores.cuh>
 #include <attile/tile/two_sums.cuh>
@@ -107,6 +109,34 @@ struct ScoreConsumer {
     at.head = stage.head;
     at.row0 = stage.row0 + row;
     return p.coord(at, kv.kv_tile() * Traits::kBc - register_row());
+  }
+  /// Returns what the modifier reads for the scores of a part of a stage, row `row` on: waits for
+  /// the elements and reads them, or says where the words are. Parts are counted through all tiles.
+  /// Scope    all lanes of a warp.
+  ATTILE_DEVICE auto read_elements(const Stage& stage, int part, int row) const {
+    if constexpr (Traits::kElementStages > 0) {
+      const auto elements_smem = smem.elements().consumer_wait(element_state(part));
+      return tile::TransposedElements<Scores, typename Traits::ElementTile>(elements_smem);
+    } else if constexpr (Traits::kWords == ModifierWords::kDiagonals) {
+      const int col = Rows::col(0) - register_row();  // of this thread's first score in the tile
+      return tile::DiagonalWords<typename Traits::Word>{
+          smem.words(stage.state.stage) + (col - row - Rows::row(0) + Traits::kBr - 1)};
+    } else {
+      return tile::NoElements();
+    }
+  }
+  /// Releases the elements of a part. They have been used: an arrival at the barrier overtakes
+  /// loads for whose results nothing has waited, and their rows would be replaced before they are
+  /// read.
+  ATTILE_DEVICE void release_elements(int part) const {
+    if constexpr (Traits::kElementStages > 0) {
+      arch::warp_barrier();  // by all lanes
+      smem.elements().consumer_release(element_state(part));
+    }
+  }
+  ATTILE_DEVICE static auto element_state(int part) {
+    constexpr int kStages = Traits::kElementStages;
+    return typename Traits::ElementPipeline::State{part % kStages, part / kStages & 1};
   }
   /// Returns what adds to the gradient of a score modifier for this warp, which makes dS.
   ATTILE_DEVICE typename Traits::Gradient gradient() const {

@@ -23,6 +23,11 @@ constexpr int consumer_registers(int consumers, int producer) {
   return min((at_start * (consumers + 1) - producer) / consumers / 8 * 8, 256);
 }
 
+/// Says what a warp of the producer reads for a score modifier, and writes beside tiles: nothing,
+/// or a word for each column or each diagonal. The modifier has to say of its values that it reads
+/// nothing else (reads_columns, reads_diagonals).
+enum class ModifierWords { kNone, kColumns, kDiagonals };
+
 /// Holds what changes a forward kernel's speed and not its result, beside its tiles. It is a type
 /// and not a value for the reason that portable::Tuning gives.
 /// Stages      stages of the pipelines of K and of V.
@@ -35,8 +40,7 @@ constexpr int consumer_registers(int consumers, int producer) {
 /// Counts      blocks take their work tiles by a counter in scratch memory, as they do where
 ///             sequences have lengths of their own (dynamic_schedule.cuh). It is meant for masks
 ///             under which tiles of rows see very different numbers of keys.
-/// Columns     a stage of K has what the score modifier reads for each column (column_tile), which
-///             has to say so of its values (reads_columns).
+/// ReadWords   what a stage of K has beside the tile, of what the score modifier reads.
 /// OutputParts with V in fp8 and promoted sums (Fp8Sums): into how many parts the columns of P V
 /// are
 ///             cut, one of which is in registers beside O. With one P V is made beside the maximum
@@ -50,8 +54,9 @@ constexpr int consumer_registers(int consumers, int producer) {
 ///             (transposed_values.cuh) where at least so many rows of query heads share a kv head;
 ///             0: never.
 template <int Stages = 2, bool PacksHeads = false, bool Persistent = true, int ElementStages = 0,
-          bool Counts = false, bool Columns = false, int OutputParts = 1, bool Orders = false,
-          bool Overlaps = true, bool WaitsLate = false, int TransposedFromRows = 0>
+          bool Counts = false, ModifierWords ReadWords = ModifierWords::kNone, int OutputParts = 1,
+          bool Orders = false, bool Overlaps = true, bool WaitsLate = false,
+          int TransposedFromRows = 0>
 struct Tuning {
   static_assert(Stages >= 2,
                 "attile::sm90::Tuning: at least 2 stages, as a warpgroup waits for the next V "
@@ -66,7 +71,7 @@ struct Tuning {
   static constexpr bool kOrders = Orders;
   static constexpr bool kOverlaps = Overlaps;
   static constexpr bool kWaitsLate = WaitsLate;
-  static constexpr bool kColumns = Columns;
+  static constexpr ModifierWords kWords = ReadWords;
   static constexpr int kTransposedFromRows = TransposedFromRows;
 
   /// The traits that attile::ForwardTraits takes with this tuning.
@@ -78,17 +83,20 @@ struct Tuning {
 /// Stages   stages of the pipelines of Q and of dO: a warpgroup waits for the next tiles before it
 ///          frees these.
 /// PSteps   tiles of P in shared memory, above 128 columns: the warpgroup that makes P hands them
-///          to the one that makes dS.
-/// ElementStages   stages of the pipeline of the score modifier's elements, up to 128 columns, as
-///          in Tuning.
-template <int Stages = 2, int PSteps = 1, int ElementStages = 0>
+///          to the one that makes dS; 0: the part of a tile for which scores are made at a time.
+/// ElementStages   stages of the pipeline of the score modifier's elements, as in Tuning; each has
+///          those of such a part.
+/// ReadWords   as in Tuning, beside tiles of Q: nothing or kDiagonals.
+template <int Stages = 2, int PSteps = 1, int ElementStages = 0,
+          ModifierWords ReadWords = ModifierWords::kNone>
 struct BackwardTuning {
   static_assert(Stages >= 2, "attile::sm90::BackwardTuning: at least 2 stages");
-  static_assert(PSteps >= 1, "attile::sm90::BackwardTuning: at least 1 tile of P");
+  static_assert(PSteps >= 0, "attile::sm90::BackwardTuning: tiles of P are 0 or more");
 
   static constexpr int kStages = Stages;
   static constexpr int kPSteps = PSteps;
   static constexpr int kElementStages = ElementStages;
+  static constexpr ModifierWords kWords = ReadWords;
 
   /// The traits that attile::BackwardTraits takes with this tuning.
   template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode>

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/attributes.h>
+#include <attile/arch/memory.cuh>
+#include <attile/arch/thread.cuh>
+#include <attile/core/array.h>
+#include <attile/core/config.h>
+#include <attile/core/math.h>
+#include <attile/core/score_mod.h>
+#include <attile/core/vec.h>
+
+#include <type_traits>
+#include <utility>
+
+// Score modifiers that read a word for each column, or for each diagonal col - row, of a tile of
+// scores: a warp writes the words to shared memory beside the tile of K or Q.
+
+namespace attile::tile {
+
+/// Applies a modifier's column tile to scores, with the words of a tile's columns in shared memory.
+template <class Registers, class Tile, class Word>
+struct ColumnModifier {
+  Tile tile;
+  const Word* words;  ///< aligned to 8 bytes
+  int last_row;       ///< how far the last row of the extent is from this thread's first one
+
+  template <bool>
+  ATTILE_DEVICE void apply(Registers& scores) const {
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; c += 2) {
+      const Vec<Word, 2> of_columns = arch::load<2>(words + Registers::col(c));
+      ATTILE_UNROLL
+      for (int r = 0; r < Registers::kRegRows; ++r) {
+        const auto row = tile.row(min(Registers::row_offset(r), last_row));
+        ATTILE_UNROLL
+        for (int e = 0; e < 2; ++e) {
+          float& s = scores.at(r, c + e);
+          s = tile(s, row, of_columns[e]).value;
+        }
+      }
+    }
+  }
+};
+
+/// Holds the words that a column tile reads for kCols columns from col0 on, until there is room for
+/// them beside a tile of K. A column behind the last one is taken as that.
+///   const tile::ColumnWords<Tile, kBc> words(column_tile, kv_tile * kBc, kv_len);
+///   pipeline.await_empty(state);
+///   words.store(columns_smem);
+///   if (lane == 0) pipeline.producer_acquire(state);
+/// Scope    all lanes of a warp, for both functions.
+/// Barriers `store` ends with one of the warp: one lane may say that all words are there.
+template <class Tile, int kCols>
+class ColumnWords {
+  using Word = std::remove_cvref_t<decltype(std::declval<const Tile&>().col(0))>;
+
+ public:
+  ATTILE_DEVICE ColumnWords(const Tile& tile, int col0, int cols) {
+    ATTILE_UNROLL
+    for (int i = 0; i < kWords; ++i) words_[i] = tile.col(min(col0 + col(i), cols - 1));
+  }
+  ATTILE_DEVICE void store(Word* words) const {
+    ATTILE_UNROLL
+    for (int i = 0; i < kWords; ++i) {
+      if (col(i) < kCols) words[col(i)] = words_[i];
+    }
+    arch::warp_barrier();  // all lanes have written before one says so
+  }
+
+ private:
+  static constexpr int kWords = ceil_div(kCols, arch::kWarpSize);
+  ATTILE_DEVICE static int col(int i) {
+    return i * arch::kWarpSize + arch::thread_index() % arch::kWarpSize;
+  }
+
+  Array<Word, kWords> words_;
+};
+
+/// Points to the words of the diagonals of a thread's scores, in shared memory.
+template <class Word>
+struct DiagonalWords {
+  using Element = Word;
+
+  const Word* words;  ///< that of this thread's first score
+
+  /// Returns that of the score in registers (r, c).
+  template <class Registers>
+  ATTILE_DEVICE Word at(int r, int c) const {
+    return words[Registers::col_offset(c) - Registers::row_offset(r)];
+  }
+};
+
+/// Says whether a type is DiagonalWords.
+template <class X>
+inline constexpr bool kAreDiagonalWords = false;
+template <class Word>
+inline constexpr bool kAreDiagonalWords<DiagonalWords<Word>> = true;
+
+/// Applies a modifier's diagonal tile to scores.
+template <class Registers, class Tile, class Word>
+struct DiagonalModifier {
+  Tile tile;
+  DiagonalWords<Word> words;
+
+  /// Returns what becomes of the raw score x in registers (r, c), and the derivative.
+  ATTILE_DEVICE ModifiedScore<float> operator()(float x, int r, int c) const {
+    return tile(x, words.template at<Registers>(r, c));
+  }
+  template <bool>
+  ATTILE_DEVICE void apply(Registers& scores) const {
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; ++c) {
+      ATTILE_UNROLL
+      for (int r = 0; r < Registers::kRegRows; ++r) {
+        float& s = scores.at(r, c);
+        s = (*this)(s, r, c).value;
+      }
+    }
+  }
+};
+
+/// Reads the words of the diagonals of a tile of kRows rows and kCols columns, and writes them:
+/// word i is that of col - row = i - (kRows - 1) in the tile. A diagonal that the scores do not
+/// have is taken as the nearest one.
+///   tile::store_diagonals<kRows, kCols>(words_smem, diagonal_tile, row0, col0, extent);
+/// Shapes   words: kRows + kCols.
+/// Scope    all lanes of a warp.
+/// Barriers as ColumnWords::store.
+template <int kRows, int kCols, class Tile, class Word>
+ATTILE_DEVICE void store_diagonals(Word* words, const Tile& tile, int row0, int col0,
+                                   const Extent& extent) {
+  constexpr int kAtOnce = 2;  // loads on their way
+  const int lane = arch::thread_index() % arch::kWarpSize;
+  const int first = col0 - row0 - (kRows - 1) + lane;
+  ATTILE_UNROLL_BY(1)
+  for (int i = 0; i < kRows + kCols; i += kAtOnce * arch::kWarpSize) {
+    Word several[kAtOnce];
+    ATTILE_UNROLL
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int distance = first + i + j * arch::kWarpSize;
+      several[j] = tile.diagonal(min(max(distance, 1 - extent.q_len), extent.kv_len - 1));
+    }
+    ATTILE_UNROLL
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int at = lane + i + j * arch::kWarpSize;
+      if (at < kRows + kCols) words[at] = several[j];
+    }
+  }
+  arch::warp_barrier();  // all lanes have written before one says so
+}
+
+}  // namespace attile::tile
