@@ -304,8 +304,8 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
         arch::barrier();  // Q in fp16, and its factors, are there before they are read
       }
     } else {
-      // The fence has a path of its own: in one with the tiles of few rows it cost these time, too,
-      // although they skipped it (bench/log/tuning-decode.md).
+      // The fence has a path of its own: on one with the tiles of few rows, which skip it, these
+      // took longer (bench/log/tuning-decode.md).
       if (kByWarpgroup<Traits> && !divides_keys) {
         arch::fence_async_proxy();  // wgmma reads by the async proxy what this thread has copied
         loads.barrier_of_group();   // what others have copied is there
