@@ -53,7 +53,8 @@ ATTILE_HOST_DEVICE std::uint32_t add_min_of_halves(std::uint32_t a, std::uint32_
 }
 
 /// Returns two numbers rounded to T, the first one in the lower half, with 0 in place of negative
-/// ones (one F2FP). T: fp16 or bf16. Compute capability 8.0 and later.
+/// ones. T: fp16 or bf16. One F2FP from compute capability 8.0 on; before it, and on the host,
+/// comparisons and a conversion.
 template <Element T>
 ATTILE_HOST_DEVICE std::uint32_t positive_halves(float x, float y) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

@@ -179,10 +179,11 @@ class KeepHalves {
   std::uint32_t largest_dropped_, minus_dropped_;
 };
 
-/// Makes the random bits of a transposed tile as its KeepGroups does, and calls f(r, c, pair) for
-/// each two of its scores: `pair` has those of (r, c) in the lower half, and of (r + 1, c) in the
-/// upper one. This takes fewer instructions, and a register more, which KeepBits has not
-/// everywhere. Units    coord: as for KeepGroups. Scope    all lanes of a warp.
+/// Makes the same random bits as KeepGroups of a transposed tile, and calls f(r, c, pair) for two
+/// scores at a time: the lower half of `pair` is for (r, c), the upper one for (r + 1, c). It takes
+/// fewer instructions than KeepGroups and one register more. Some kernels that use KeepBits lack
+/// that register, so both are there.
+/// Units    coord: as for KeepGroups. Scope    all lanes of a warp.
 template <class Registers, class Sampler, class F>
 ATTILE_DEVICE void for_each_transposed_pair(const TileCoord& coord, const Sampler& sampler, F&& f) {
   const int col = coord.col0 + Registers::col(0);
@@ -192,6 +193,8 @@ ATTILE_DEVICE void for_each_transposed_pair(const TileCoord& coord, const Sample
   // An even lane has the lower halves of its own words and gives the upper ones; an odd lane has
   // the upper halves, which belong to the later row, and gives the lower ones.
   const std::uint32_t given = odd ? 0x5410u : 0x7632u;
+  // Of a lane's own word and the one that it has taken these put the half of row r low and that of
+  // row r + 1 high: of column c, or with second_col of c + 1.
   const std::uint32_t first_col = odd ? 0x3254u : 0x5410u;
   const std::uint32_t second_col = odd ? 0x3276u : 0x7610u;
   ATTILE_UNROLL
@@ -211,12 +214,12 @@ ATTILE_DEVICE void for_each_transposed_pair(const TileCoord& coord, const Sample
   }
 }
 
-/// Holds dropout's decisions for the scores of a transposed tile, as the random bits that make
-/// them, until P is there. P then gets their answers as its sign: P >= 0, and of a dropped score it
-/// becomes -P. So that no other register has to keep them until dP is there, and
-///   dropout(P) = max(P, 0),   dS = (P + |P|) / 2 * dP * keep_scale - |P| * delta.
-/// All P have a factor of keep_scale / 2. With kPacked a bit for each score is kept until then,
-/// which takes more instructions, and not 16.
+/// Holds dropout's decisions for the scores of a transposed tile as random bits until P is
+/// computed. Each decision then becomes the sign of its P: a dropped score has -P. No register has
+/// to keep the decisions from then until dP is there. With P before the sign,
+///   dropout(P) = max(signed P, 0),   dS = (signed P + P) / 2 * dP * keep_scale - P * delta.
+/// Every P is also multiplied by keep_scale / 2. kPacked keeps one bit for each score until then,
+/// not 16: fewer registers, more instructions.
 template <class Registers, class Sampler, bool kPacked>
 class KeepSigns {
  public:
@@ -247,7 +250,7 @@ class KeepSigns {
     if constexpr (kPacked) return (words_[i / 16] >> (i % 16 + r % 2 * 16) & 1u) != 0;
     return sampler_.keeps(r % 2 == 0 ? words_[i] << 16 : words_[i]);
   }
-  /// Returns what `ds` wants of a row's delta.
+  /// Returns delta * 2 / keep_scale, the scaled_delta of `ds`.
   ATTILE_DEVICE float scaled(float delta) const {
     return delta * (2.0f * arch::reciprocal(sampler_.keep_scale()));
   }

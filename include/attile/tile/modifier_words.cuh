@@ -43,12 +43,13 @@ struct ColumnModifier {
   }
 };
 
-/// Holds the words that a column tile reads for kCols columns from col0 on, until there is room for
-/// them beside a tile of K. A column behind the last one is taken as that.
+/// Holds the words of kCols columns from col0 on in registers until the stage beside a tile of K is
+/// empty. Columns past the last one get the last one's word.
 ///   const tile::ColumnWords<Tile, kBc> words(column_tile, kv_tile * kBc, kv_len);
-///   pipeline.await_empty(state);
+///   pipeline.await_empty(state);  // of a pipeline with init(consumers, 2): this warp is
+///                                 // the second producer, beside the one that loads the tile
 ///   words.store(columns_smem);
-///   if (lane == 0) pipeline.producer_acquire(state);
+///   if (lane == 0) pipeline.producer_commit(state);
 /// Scope    all lanes of a warp, for both functions.
 /// Barriers `store` ends with one of the warp: one lane may say that all words are there.
 template <class Tile, int kCols>
@@ -124,7 +125,8 @@ struct DiagonalModifier {
 /// word i is that of col - row = i - (kRows - 1) in the tile. A diagonal that the scores do not
 /// have is taken as the nearest one.
 ///   tile::store_diagonals<kRows, kCols>(words_smem, diagonal_tile, row0, col0, extent);
-/// Shapes   words: kRows + kCols.
+/// Shapes   words: kRows + kCols. There is one diagonal fewer: the last word is a pad that keeps
+///          the size a multiple of 16 bytes, and no score reads it.
 /// Scope    all lanes of a warp.
 /// Barriers as ColumnWords::store.
 template <int kRows, int kCols, class Tile, class Word>

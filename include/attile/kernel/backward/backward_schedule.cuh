@@ -22,9 +22,9 @@
 
 namespace attile {
 
-/// Says whether kv blocks are counted through all sequences of one kv head after another, so that
-/// which heads ascend (`kv_block_of`) depends on the head alone. Else they are counted through all
-/// kv heads of one sequence after another.
+/// Says whether kv blocks are numbered kv head by kv head, in each sequence by sequence, so that
+/// the kv head alone decides whether a head ascends (`kv_block_of`). Else they are numbered
+/// sequence by sequence.
 template <class Traits>
 inline constexpr bool kHeadMajor = Traits::kAlternatesFrom > 0;
 
@@ -38,10 +38,11 @@ ATTILE_DEVICE void list_tile(int* list, std::int64_t number, const WorkTile& at,
   arch::store(listed + 4,
               Vec<int, 4>{at.extent.q_len, at.extent.kv_len, at.q_origin.row, at.kv_origin.row});
 }
-/// Returns what list_tile has written of the tile, and reads the rest of a work tile.
+/// Returns the sequence, head, tile and kind that list_tile wrote.
 ATTILE_DEVICE Vec<int, 4> listed_tile(const int* list, std::int64_t number) {
   return arch::load<4>(list + kListedInts * number);
 }
+/// Reads the lengths and origins that list_tile wrote into `at`.
 ATTILE_DEVICE void read_listed_lengths(WorkTile& at, const int* list, std::int64_t number) {
   const Vec<int, 4> lengths = arch::load<4>(list + kListedInts * number + 4);
   at.extent = {lengths[0], lengths[1]};
@@ -100,8 +101,9 @@ ATTILE_DEVICE HeadTile begun_tile(const HeadRounds& rounds, int descending, int 
 }
 
 /// Says in which order a kv block of packed sequences goes through its rows, and so which other kv
-/// blocks begin before it.
-enum class KvBlockOrder { kDescends, kAscends, kRowsFirst };
+/// blocks begin before it. The number of such a kv block holds it: it is the index in kv_block_list
+/// plus the order times kv_blocks() (BackwardParams::ascends, rows_first).
+enum class KvBlockOrder { kDescends = 0, kAscends = 1, kRowsFirst = 2 };
 
 /// Is a kv block of packed sequences. `tile.sequence`: below 0 where there is none.
 struct PackedKvBlock {
@@ -246,7 +248,9 @@ template <class Traits>
 ATTILE_DEVICE int late_heads_last(const BackwardParams<Traits>& p, int blocks_after) {
   if (p.kv_tiles == 0) return blocks_after;
   std::int64_t late_tiles = 0;
-  if constexpr (BackwardParams<Traits>::kPackedSequences) {  // a wave, and a head that it completes
+  if constexpr (BackwardParams<Traits>::kPackedSequences) {
+    // The last wave of the pass, and the kv tiles of one more head, which it may complete; a kv
+    // block counts as the q tiles of as many rows as it has keys.
     constexpr int kTiles = ceil_div(Traits::kBc, Traits::kBr);
     const std::int64_t kv_blocks = arch::multiprocessor_bound() + p.kv_tiles;
     late_tiles = kv_blocks * kTiles * p.group_heads;

@@ -23,12 +23,13 @@ namespace attile {
 /// atomic, for a modifier each of whose scores adds one value to the element of its diagonal
 /// (GradientPer::kDiagonal). It has the interface of GradientSums.
 ///
-/// Lane 4 a + b has rows 8 j + 2 b + e, with e 0 or 1, and columns 8 c + a of 32 rows and 16
-/// columns. It adds up its scores of the same c - j and e, whose col - row is 8 (c - j) + a -
-/// (2 b + e). So each diagonal has up to one sum of each b and e, which meet in shared memory:
-/// eight slots for each diagonal, which one lane adds up. Which slot that is depends on the
-/// diagonal, too, so that no two lanes that write or read at a time have the same bank. Shapes   as
-/// GradientSums. Scope    all lanes of a warp.
+/// A step has 32 rows and 8 kRegCols columns. Lane 4 a + b holds rows 8 j + 2 b + e, with e 0 or 1,
+/// and columns 8 c + a. It adds up its scores of the same c - j and e: their col - row is
+/// 8 (c - j) + a - (2 b + e). A diagonal thus gets up to one sum for each b and e. These go to its
+/// eight slots in shared memory, and one lane adds them up. Slot b + 4 (e ^ (d / 4 % 2)) of
+/// diagonal d: so all 32 lanes write to different banks.
+/// Shapes   a warp has 8 * kRegCols columns of S, in a TransposedRegisters<MmaTile>.
+/// Scope    all lanes of a warp.
 template <class Registers, class S>
 class DiagonalSums {
   static constexpr int kRegRows = 8, kRegCols = Registers::kRegCols;
@@ -52,7 +53,7 @@ class DiagonalSums {
   }
   ATTILE_DEVICE void end(const S&, const tile::TileCoord&) const {}
 
-  template <class>
+  template <class>  // Registers, which this class knows; NoGradient takes them here
   class Tile {
    public:
     /// The register rows of which values are kept at a time.

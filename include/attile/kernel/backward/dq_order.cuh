@@ -35,19 +35,19 @@ namespace attile {
 ///    `await_zero_fill` waits for all chunks of its kv head, and fills those that nobody has
 ///    claimed, so that it does not matter in which order blocks begin, or whether they run at the
 ///    same time.
-/// 2. Turns, with kInOrder. Each tile of rows has a semaphore, which holds the kv tile that has
-///    added last, at first kv_tiles, which is none. `acquire` waits until that is the one before
-///    mine in the order, of those that the rows see; `release` writes mine. The order is from the
-///    last kv tile to the first, or in a kv head that ascends (`kv_block_of`) from the first to the
-///    last.
+/// 2. Semaphores, with kInOrder. Each tile of rows has one. It holds the kv tile that added last,
+///    at first kv_tiles, which is none. `acquire` waits until it holds the kv tile that comes
+///    before the caller's, of those that the rows see; `release` writes the caller's kv tile. The
+///    order is from the last kv tile to the first; in a kv head that ascends (`kv_block_of`) it is
+///    from the first to the last.
 ///    Nobody waits for ever. The kv tile that a block waits for has a block, which visits these
 ///    rows: BackwardParams::sees and the QTileLoop of that block ask the same function, or the same
 ///    list, and where sequences are packed either all kv tiles of one have a block or none
 ///    (find_by_warp). And that block has begun before this one, because the kv tiles of a head
 ///    begin in the order in which they add (backward_in_order_kernel).
-///    A list that names a block twice is wrong (BlockSparse). A kv block then has several turns at
-///    the same rows, the later ones at the same time as other blocks, and if it is the first to add
-///    it overwrites at each of them. What such a list gives is wrong and differs from run to run.
+///    A list that names a block twice is wrong (BlockSparse). A kv block then adds several
+///    times to the same rows, the later times while other blocks add, and if it is the first to add
+///    it overwrites each time. What such a list gives is wrong and differs from run to run.
 /// 3. Readiness, with kSignalsDqReady: kDqReadyFlags flags for each kv block. `signal_ready` sets
 ///    one when its part has been added, and `await_ready` waits for those of all kv blocks of a kv
 ///    head, so that dQ of the first heads is written while the last kv blocks still run (worth
@@ -56,9 +56,9 @@ namespace attile {
 ///    Where sequences are packed that kernel reads its tiles from a list of preprocessing's, and
 ///    one more flag hands that on, too: `signal_listed`, `await_listed`.
 ///
-/// A chunk, a turn and readiness are handed on by a store.release of one lane (zero_fill_chunk,
-/// release, signal_ready), after a barrier of those that wrote, or after bulk_wait where TMA wrote,
-/// and taken by a load.acquire, before a barrier of those that go on.
+/// A chunk, a semaphore and readiness are handed on by a store.release of one lane
+/// (zero_fill_chunk, release, signal_ready), after a barrier of those that wrote, or after
+/// bulk_wait where TMA wrote, and taken by a load.acquire, before a barrier of those that go on.
 template <class Traits>
 class DqOrder {
  public:
@@ -90,7 +90,9 @@ class DqOrder {
     const std::int64_t floats = p_.group_scratch_rows(kv) * Traits::kDqCols;
     float* const accum = p_.dq_accum_of(kv);  // of its first head and row
     constexpr int kStep = arch::kWarpSize * 4;
-    const std::int64_t steps = floats / kStep;  // whole, because a tile has 64 rows or more
+    static_assert(Traits::kBr * Traits::kDqCols % kStep == 0,
+                  "attile::DqOrder: whole steps of a warp");
+    const std::int64_t steps = floats / kStep;
     const int kv_tiles = p_.kv_tiles_of(kv);
     const auto begin = [&](int index) { return steps * index / kv_tiles; };
     const std::int64_t end = begin(kv.kv_tile() + 1);
@@ -122,7 +124,7 @@ class DqOrder {
     }
   }
 
-  // 2. Turns.
+  // 2. Semaphores.
 
   /// Returns the kv tile nearest to `from`, in that direction (1 or -1) and from there on, that the
   /// rows of `at` see; kv_tiles where none is. With kDqSemaphoreWarps the mask reads what it needs
@@ -147,8 +149,8 @@ class DqOrder {
     }
     return p_.kv_tiles;
   }
-  /// Waits until it is the turn of `kv_tile` to add to the dQ of the rows of `at`. Returns whether
-  /// it is the first one, which overwrites. `ascends`: BackwardParams::ascends.
+  /// Waits until the kv tile before `kv_tile` in the order has added to the dQ of the rows of `at`.
+  /// Returns whether there is none: the first one overwrites. `ascends`: BackwardParams::ascends.
   /// Scope    all lanes of a warp.
   ATTILE_DEVICE bool acquire(const WorkTile& at, int kv_tile, bool ascends = false) const {
     const int direction = ascends ? -1 : 1;
@@ -156,10 +158,10 @@ class DqOrder {
     await_semaphore(at, before);
     return before == p_.kv_tiles;
   }
-  /// Ends the turn of `kv_tile`. Scope    one thread, after all that added.
+  /// Lets the next kv tile add to these rows. Scope    one thread, after all that added.
   ATTILE_DEVICE void release(const WorkTile& at, int kv_tile) const {
     if constexpr (kListsBlocks) {
-      // A list that names these rows twice: others may have had their turns meanwhile.
+      // A list that names these rows twice: others may have added meanwhile.
       if (arch::load_acquire(semaphore(at)) <= kv_tile) return;
     }
     arch::store_release(semaphore(at), kv_tile);
@@ -208,6 +210,8 @@ class DqOrder {
 
  private:
   static constexpr bool kListsBlocks = BackwardParams<Traits>::kListsBlocks;
+  static_assert(!kListsBlocks || Traits::kAlternatesFrom == 0,
+                "attile::DqOrder: with block lists kv tiles add from the last one on");
 
   template <int kThreads>
   ATTILE_DEVICE static void fill(int* numbers, std::int64_t count, int value) {
@@ -220,7 +224,7 @@ class DqOrder {
   /// Waits until `before` has added, and so all that come before it.
   ATTILE_DEVICE void await_semaphore(const WorkTile& at, int before) const {
     if constexpr (kListsBlocks) {
-      // Where a list names these rows twice, kv tiles after mine may have had their turns.
+      // Where a list names these rows twice, kv tiles after the caller's may have added.
       while (arch::load_acquire(semaphore(at)) > before) {
       }
     } else {

@@ -86,8 +86,9 @@ struct AddsEachScore {
 /// warp's columns are the same in all of them.
 /// Shapes   a warp has 8 * kRegCols columns of S, in a TransposedRegisters<MmaTile>.
 /// Scope    all lanes of a warp.
-/// Barriers the caller has one of the warp's lanes, or of more threads, between the last Tile of a
-///          head and a Tile of another head, and before `end`: other lanes then read the sums.
+/// Barriers the caller has a barrier of the warp, or a wider one, between the last Tile of a head
+///          and the first Tile of another one, and before `end`: lanes then read sums that other
+///          lanes have written.
 template <class Registers, class S>
 class GradientSums {
   static constexpr int kTerms = kGradientTerms<S>;
@@ -112,7 +113,7 @@ class GradientSums {
     }
   }
 
-  template <class>
+  template <class>  // Registers, which this class knows; NoGradient takes them here
   class Tile {
    public:
     /// The register rows of which values are kept at a time. They take registers, as do the scores

@@ -19,8 +19,8 @@ struct GradientValues {
   static constexpr int kTerms = kGradientTerms<S>;
   Array<float, kTerms, kRows, kCols> of;
 
-  /// Takes those of the score in registers (r, c). With kBranches the modifier is not asked about a
-  /// score that is not visible; where it does not need the scores ds is 0 then.
+  /// Takes those of the score in registers (r, c). With kBranches add_gradient is not called for a
+  /// hidden score, whose values are 0: where the modifier does not need the scores, ds is that 0.
   template <bool kBranches>
   ATTILE_DEVICE void take(const S& mod, int r, int c, float s, float ds, const ScoreIndex& i,
                           const Extent& extent, bool visible) {
@@ -82,8 +82,8 @@ ATTILE_DEVICE float* gradient_address(const S& mod, int t, const ScoreIndex& i,
   return address;
 }
 
-/// Adds a sum to that element. It does nothing where the sum is 0, as it is where there is no such
-/// score, and no element.
+/// Adds x to the element that term t of a score adds to. Where x is 0 it asks for no address: a
+/// score outside the extent has none.
 template <class S>
 ATTILE_DEVICE void add_to_gradient(const S& mod, int t, const ScoreIndex& i, const Extent& extent,
                                    float x) {

@@ -26,9 +26,11 @@ struct SplitPart {
   int rows = 0;                ///< the packed rows that there are, up to Br
   bool is_last_of_run = true;  ///< whether the run has no further part of the row tile
 
-  // For SplitSchedule::complete: the row tile's units, the first of them that this part has, and
-  // the run that the part is of.
-  int first_unit = 0, units = 1, from = 0, run = 0;
+  // For SplitSchedule::complete:
+  int first_unit = 0;  ///< the row tile's first unit, numbered in its strand
+  int units = 1;       ///< of the row tile
+  int from = 0;        ///< the part's first unit, counted from first_unit on
+  int run = 0;         ///< the run that the part belongs to
 
   // Of a row tile that is split:
   int parts = 1;
@@ -51,24 +53,26 @@ ATTILE_DEVICE bool any_thread(bool x) {
   return arch::barrier_any(15, Traits::kThreads, x);
 }
 
-/// Gives a block its parts, one after another. A unit is one kv tile of a row tile, or with kFixed
-/// one split; where there are too many to count, it is several kv tiles. A run is what a block
-/// takes at a time: units that follow each other. Units belong to strands: each head that has row
-/// tiles of its own has one, or where these heads do not divide the blocks all have one together
-/// (DecodeParams::strands). The units of a strand are numbered: sequence by sequence, in each row
-/// tile by row tile, a head's row tiles together, and in a row tile by rising keys. All strands are
-/// cut alike; run r is run r / strands of strand r % strands. Block i has runs i, i + blocks, and
-/// so on. So neighbouring kv heads, which lie beside each other in memory, are read at the same
-/// keys at the same time (bench/log/tuning-decode.md). A block's parts are, by
+/// Gives a block its parts, one after another.
+///   unit    one kv tile of a row tile; with kFixed one split. Where units would be too many to
+///           count, several kv tiles.
+///   strand  the row tiles whose units are numbered together: those of one head, or of all heads
+///           where the heads do not divide the blocks (DecodeParams::strands). The order is
+///           sequence, head, row tile, key.
+///   run     consecutive units of one strand, which one block computes. Run r is run r / strands of
+///           strand r % strands; block i computes runs i, i + blocks and so on.
+///   part    the units of one row tile that a run has.
+/// All strands are cut alike, so that neighbouring kv heads, which are neighbours in memory, are
+/// read at the same keys at the same time (bench/log/tuning-decode.md). There is one run for a
+/// block at most, of nearly equal lengths (EvenCut). The exception: where all row tiles have the
+/// same number of units, and there are as many as the host expects, each is cut into
+/// DecodeParams::runs_per_row_tile runs; if that is 1, a block may compute several runs.
+/// A block's parts are, by
 ///   kNone   the whole row tiles that begin in its run: a long one may leave the next runs without
 ///           work;
 ///   kFill   its run, cut where row tiles end: a row tile has a part in each run that reaches into
 ///           it;
 ///   kFixed  the units of its run, each by itself.
-/// Each block has at most one run, of nearly equal lengths (EvenCut). But where the row tiles of
-/// all sequences are alike, and as many as the host expects, each of them is cut into
-/// DecodeParams::runs_per_row_tile runs. Several runs of a row tile are those of as many blocks;
-/// where it is one run, a block may have several.
 /// Lengths are read from device memory, by each warp for 32 sequences at a time, its window; and by
 /// all threads together to count the units of more sequences than that. They must not change
 /// while the kernel runs: the warps of a block would disagree about its parts, and might wait for
@@ -79,13 +83,11 @@ ATTILE_DEVICE bool any_thread(bool x) {
 template <class Traits>
 class SplitSchedule {
  public:
-  static constexpr int kSharedBytes = Traits::kThreads / arch::kWarpSize * sizeof(int);
-
   ATTILE_DEVICE explicit SplitSchedule(const DecodeParams<Traits>& p) : p_(p) {}
 
   /// Goes to the first part of a block. With `rehearses` it reads no device memory: parts are those
   /// of sequences with all rows and keys, and have a kv tile without keys, and no row.
-  /// `shared`: kSharedBytes, which are free again when it returns.
+  /// `shared`: an int for each warp, which are free again when it returns.
   ATTILE_DEVICE void begin(int block, unsigned char* shared, bool rehearses) {
     const DecodeParams<Traits>& p = p_;
     rehearses_ = rehearses;
@@ -94,7 +96,8 @@ class SplitSchedule {
     unit_ = end_ = 0;
     const Window window = read_window(0, 0);
     const int units = count_units(window, shared);
-    // Offsets of packed queries that fall may give more rows than there are.
+    // Offsets of packed queries that decrease, which is wrong, can give more units than can be
+    // counted, or than there are slots: every row tile is then one part, which needs no slot.
     const bool is_fixed = splits_ == Splits::Kind::kFixed;
     const bool is_too_many = is_fixed && std::int64_t{units} * p.strands > p.slots;
     if (units == kMostUnits || is_too_many) splits_ = Splits::Kind::kNone;
@@ -134,10 +137,9 @@ class SplitSchedule {
     }
   }
 
-  /// Sets which runs share a part's row tile, and the slots of its parts. With kFixed each unit
-  /// has a slot; with kFill each run has two, of which the second one is for the row tile that
-  /// begins in it and does not end there, and the first one for the row tile that it begins in the
-  /// middle of.
+  /// Sets which runs share a part's row tile, and the slots of its parts. With kFixed each unit has
+  /// a slot. With kFill run r has slots 2 r and 2 r + 1: slot 2 r for the row tile that an earlier
+  /// run began, slot 2 r + 1 for the row tile that run r begins and a later one ends.
   ATTILE_DEVICE void complete(SplitPart& part) const {
     if (splits_ == Splits::Kind::kNone) return;
     const int strands = p_.strands;
@@ -325,8 +327,8 @@ class SplitSchedule {
     return sum;
   }
 
-  /// Returns the sum, or if that is less the most units that can be counted: offsets that fall may
-  /// give more.
+  /// Returns the sum, or if that is less the most units that can be counted: offsets that decrease
+  /// may give more.
   ATTILE_DEVICE static int add(int a, int b) { return min(a + b, kMostUnits); }
   /// Returns the sum of the x of the lanes up to this one. Scope    all lanes of a warp.
   ATTILE_DEVICE static int sum_to_lane(int x) {

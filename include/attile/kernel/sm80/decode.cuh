@@ -63,7 +63,7 @@
 //   fence_async_proxy, in compute_part: what a thread has copied of K, V and Q is there before
 //     wgmma reads it
 //   of the block, in compute_part: Q and the first tile have arrived before others read them; and
-//     where Q becomes fp16 another one: it has before others read it
+//     where Q becomes fp16 a second one: Q in fp16 has been written before others read it
 //   of the block, in merge_warps: states are written before others read them; they are read before
 //     the next columns' or the next part's are written, the last reads of Q are done before its
 //     stage is filled again, and a part is written before a ticket says so
@@ -106,9 +106,9 @@ class TileLoads {
     enter_part();
   }
 
-  /// Sets the block's next part; returns false after the last one. Loads may then go on into the
-  /// part after it, whose Q takes the stage of the part before this one.
-  /// Barriers all threads are past the last one of that part's merge.
+  /// Sets the block's next part; returns false after the last one. From then on load_ahead may load
+  /// Q of the part after it, into the stage of the part before it.
+  /// Barriers all threads are past the last barrier of merge_warps of the part before.
   ATTILE_DEVICE bool begin_part(SplitPart& part) {
     if (!has_part_) return false;
     part = part_;
@@ -144,7 +144,8 @@ class TileLoads {
     ++used_;
   }
 
-  /// These refer to the part's Q, and to the next tile of K and V.
+  /// Return the part's Q, and the next tile of K and V, in shared memory. scaled_q is Q after
+  /// scale_to_half, in the same memory.
   ATTILE_DEVICE typename Traits::QTile q() const { return q_; }
   ATTILE_DEVICE typename Traits::ScaledQTile scaled_q() const { return {q_.data}; }
   ATTILE_DEVICE typename Traits::KTile k() const { return {stage(used_)}; }
@@ -290,11 +291,13 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
   softmax.reset();
 
   ATTILE_UNROLL_BY(1)
-  for (int tile = tiles.first;; ++tile) {           // line 6
-    loads.load_ahead();                             // line 7
-    if (tile == tiles.first) loads.complete(part);  // while the first tiles are on their way
+  for (int tile = tiles.first;; ++tile) {  // line 6
+    loads.load_ahead();                    // line 7
+    // The first tiles are in flight while this reads and divides.
+    if (tile == tiles.first) loads.complete(part);
     if (rehearses) return;
-    if (tile >= tiles.last) break;  // and those of the next part are on theirs
+    // The next part's first tiles are in flight during the merge.
+    if (tile >= tiles.last) break;
     loads.await_tile();
     if (tile == tiles.first) {
       if (kByWarpgroup<Traits> && !divides_keys) arch::fence_async_proxy();  // as below
@@ -337,12 +340,12 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
 /// Scope    all threads of the block. `shared`: Traits::kSharedBytes, aligned to 128 bytes.
 template <class Traits>
 ATTILE_DEVICE void forward_block(const DecodeParams<Traits>& p, int block, unsigned char* shared) {
-  // A step of generation is a chain of short kernels: this one begins while the one before ends,
-  // and reads nothing that could be its result until it has ended. The next one may do the same.
-  // Until then it rehearses what comes before the first loads: caches have its instructions and the
-  // parameter when they are wanted. A large cache of keys, or the weights of a layer, drive them
-  // out of L2 between two calls, and they are read from device memory, one line after another
-  // (bench/log/tuning-decode.md).
+  // With programmatic dependent launch this block starts while the kernel before it ends. Until
+  // that has ended it makes a warm-up pass: it runs the code before and at the first loads without
+  // reading device memory that the kernel before may write, so that instructions and parameters are
+  // in the caches. The next kernel may do the same. A large cache of keys, or the weights of a
+  // layer, drive them out of L2 between two calls, and they are read from device memory, one line
+  // after another (bench/log/tuning-decode.md).
   TileLoads<Traits> loads(p, shared);
   ATTILE_UNROLL_BY(1)
   for (int pass = Traits::kRehearses && arch::may_begin_early() ? 0 : 1; pass < 2; ++pass) {

@@ -27,8 +27,8 @@
 #include <cstdint>
 
 // The producer warpgroup of the backward pass: warp 0 loads tiles, and the others add staged dQ,
-// wait for its turns, or write its zeros. The lines named are those of FlashAttention-2, Algorithm
-// 2 (arXiv 2307.08691).
+// wait for its semaphores, or write its zeros. The lines named are those of FlashAttention-2,
+// Algorithm 2 (arXiv 2307.08691).
 
 namespace attile::sm90 {
 
@@ -183,8 +183,8 @@ ATTILE_DEVICE void zero_fill_dq(const TmaBackwardParams<Traits>& p, int kv_block
 }
 
 /// Adds staged dQ to dq_accum by TMA. With kAccumulate adder n adds of every tile the share of
-/// consumer n. With kInOrder adder n adds all of tiles n, n + kDqAdders and so on, each when it is
-/// this block's turn, so that one adds while the other waits for its turn.
+/// consumer n. With kInOrder adder n adds all of tiles n, n + kDqAdders and so on, each when the
+/// kv tile before this one has added to its rows, so that one adds while the other waits.
 /// Scope    one thread, or with kInOrder a warp; with kBulkDq.
 template <class Traits>
 ATTILE_DEVICE void add_staged_dq(const TmaBackwardParams<Traits>& p, int kv_block,
@@ -223,7 +223,7 @@ ATTILE_DEVICE void add_staged_dq(const TmaBackwardParams<Traits>& p, int kv_bloc
     arch::bulk_wait_read<0>();
     arch::mbarrier_arrive(smem.dq_read(adder));
     if constexpr (kInOrder) {
-      arch::bulk_wait<0>();  // it is added before the next one's turn
+      arch::bulk_wait<0>();  // it is added before the next kv tile may add
       order.release(at, at.kv_tile());
     }
   }
@@ -233,8 +233,8 @@ ATTILE_DEVICE void add_staged_dq(const TmaBackwardParams<Traits>& p, int kv_bloc
   }
 }
 
-/// Waits for this block's turns to add dQ (`acquires`), or ends them when it has been added, so
-/// that the consumers, which add from registers, wait for no answer of device memory.
+/// Acquires the semaphores of dQ (`acquires`), or releases them when it has been added, so that the
+/// consumers, which add from registers, wait for no answer of device memory.
 /// Scope    a warp, with kDqSemaphoreWarps.
 template <class Traits>
 ATTILE_DEVICE void run_dq_semaphore(const TmaBackwardParams<Traits>& p, int kv_block, bool acquires,

@@ -37,7 +37,8 @@ HeadPacking packing_of(const typename Traits::Args& args) {
   return Traits::kPacksHeads ? HeadPacking(args.q_heads / args.kv_heads) : HeadPacking();
 }
 
-/// Describes V by columns as TMA addresses it, and the box of it that fills one panel of a tile.
+/// Describes V whose keys are contiguous (v_col_stride is not 1) as TMA addresses it, and the box
+/// of it that fills one panel of a tile.
 /// Shapes   (key, 1, dim, kv head, batch).
 template <class Traits>
 arch::BoxedTensor boxed_columns(const typename Traits::Args& a, int dim) {
@@ -63,7 +64,8 @@ struct BoxedTensors {
 
   bool has_rows() const { return q.size[2] > 0; }
   bool has_keys() const { return k.size[2] > 0; }
-  /// Refuses tensors that TMA cannot address, or past whose rows it would write.
+  /// Refuses tensors that TMA cannot address or would write past the rows of, pages that do not fit
+  /// a tile, and a score modifier that the kernel's words cannot hold.
   Check check() const {
     if (!has_rows()) return {};
     if (has_keys() && !pages) return pages;

@@ -13,12 +13,14 @@
 #include <type_traits>
 #include <utility>
 
-// The words that a score modifier reads for columns or diagonals (ModifierWords), and which warps
-// of the producer write beside tiles.
+// The data that a score modifier reads once for each column or each diagonal of a tile of scores,
+// as words of 4 bytes (ModifierWords). Warps of the producer write them to shared memory beside the
+// tile of K or Q.
 
 namespace attile::sm90 {
 
-/// Names a score modifier's column or diagonal tile, and the word that it reads.
+/// Names a score modifier's column or diagonal tile, and the word that it reads. Word is float
+/// without words: a placeholder that nobody reads.
 template <ModifierWords kWords, class S, class Math>
 struct WordTileOf {
   using Word = float;
@@ -52,8 +54,8 @@ constexpr std::size_t word_count(std::size_t rows, std::size_t cols) {
   return 0;
 }
 
-/// Refuses a score modifier that reads something else with its values, or whose gradient is not
-/// summed by diagonals, too.
+/// Refuses a score modifier whose values make it read more than a word for each column, or for each
+/// diagonal; backward also one whose gradient is not summed by diagonals.
 template <ModifierWords kWords, Direction kDirection, class S>
 Check check_words(const S& mod) {
   if constexpr (kWords == ModifierWords::kColumns) {

@@ -16,8 +16,11 @@ namespace attile::sm90 {
 
 /// The keys and columns that a block transposes, and its threads.
 inline constexpr int kTransposedKeys = 128, kTransposedCols = 128, kTransposeThreads = 256;
-/// The bytes from one key to the next in its shared memory.
+/// The bytes from one key to the next in its shared memory: a multiple of 16, for stores of 16
+/// bytes. Lanes that read keys 16 apart meet in one bank, two at a time, whatever multiple it is.
 inline constexpr int kTransposedPitch = kTransposedCols + 16;
+/// The dynamic shared memory of a block of that kernel.
+inline constexpr std::size_t kTransposedBytes = kTransposedKeys * kTransposedPitch;
 
 /// Holds the parameter of the kernel that transposes V.
 /// Shapes   from: element (key, col) of a head at key * from.row_stride + col * col_stride, one of
@@ -39,14 +42,15 @@ struct TransposedValues {
   ATTILE_HOST_DEVICE int key_tiles() const { return keys() / kTransposedKeys; }
   ATTILE_HOST_DEVICE int col_tiles() const { return ceil_div(cols(), kTransposedCols); }
   std::int64_t blocks() const { return std::int64_t{batch} * kv_heads * key_tiles() * col_tiles(); }
-  /// Names what a block transposes: elements (key, col) from `from` on, of which `keys` and `cols`
-  /// or fewer are there, to rows of `to`, of which there are `rows` or fewer.
+  /// Holds what a block transposes. The counts are those from the tile's first element to the end
+  /// of the tensor, so that they may be larger than the tile.
   struct Tile {
     const V* from;
     V* to;
-    int keys, cols, rows;
+    int keys_left, cols_left;  ///< elements of `from`
+    int rows_left;             ///< rows of `to`: columns of V, with those that pad them
   };
-  /// Returns that of a block.
+  /// Returns the tile of block `block`.
   ATTILE_DEVICE Tile tile(int block) const {
     const int key0 = block % key_tiles() * kTransposedKeys;
     const int of_cols = block / key_tiles();

@@ -12,12 +12,11 @@
 #include <attile/tile/mma_operands.cuh>
 #include <attile/tile/transpose.cuh>
 
-#include <cstddef>
 #include <cstdint>
 
-// V in fp8, transposed in scratch memory by a kernel ahead of the forward kernel, which then copies
-// its tiles as they are. Else each block transposes each tile of V that it needs, which takes the
-// bandwidth of shared memory that its products want.
+// A kernel that transposes V in fp8 into scratch memory before the forward kernel, which then loads
+// its tiles by TMA as they are. Without it each block transposes every tile of V that it reads, and
+// that takes bandwidth of shared memory from its products.
 
 namespace attile::sm90 {
 
@@ -26,8 +25,10 @@ using Words = Vec<std::uint32_t, 4>;
 
 namespace detail {
 
-/// Calls f(line, at, x) for each 16 neighbours x of a tile of kLines lines, `stride` apart, that a
-/// thread copies; 0 behind the `count` elements of the `lines` lines that there are.
+/// Calls f(line, first, x) for each 16 contiguous elements x that this thread has of a tile of
+/// kLines lines of kCount elements. Lines lie `stride` elements apart. Elements past `lines` and
+/// `count` are 0.
+/// Units    from and stride: multiples of 16 bytes.
 template <int kLines, int kCount, class V, class F>
 ATTILE_DEVICE void copy_lines(const V* from, std::int64_t stride, int lines, int count,
                               const F& f) {
@@ -57,7 +58,9 @@ ATTILE_DEVICE void copy_lines(const V* from, std::int64_t stride, int lines, int
 
 }  // namespace detail
 
-/// Transposes V. By columns it has only to be put into order.
+/// Transposes V. Where the keys of a column are contiguous already (col_stride is not 1), it only
+/// puts them into the order of the product's operand. The registers of a thread leave room for four
+/// blocks at a time, of which some load while others store.
 /// Scope    kTransposeThreads threads a block, with kTransposedBytes of dynamic shared memory.
 /// Barriers all have written the tile before one reads it.
 template <class V>
@@ -67,12 +70,12 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kTransposeThreads, 4)
   // Writes 16 keys of a column, which are in order.
   const auto store = [&](int col, int key, const Words& x) {
     const int row = tile::row_of_column(col);
-    if (row >= part.rows) return;
+    if (row >= part.rows_left) return;
     arch::store(reinterpret_cast<std::uint32_t*>(part.to + row * std::int64_t{p.keys()} + key), x);
   };
   if (p.col_stride != 1) {
     detail::copy_lines<kTransposedCols, kTransposedKeys>(
-        part.from, p.col_stride, part.cols, part.keys,
+        part.from, p.col_stride, part.cols_left, part.keys_left,
         [&](int col, int key, const Words& x) { store(col, key, tile::in_operand_order(x)); });
     return;
   }
@@ -81,7 +84,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kTransposeThreads, 4)
     return reinterpret_cast<std::uint32_t*>(shared + key * kTransposedPitch + col);
   };
   detail::copy_lines<kTransposedKeys, kTransposedCols>(
-      part.from, p.from.row_stride, part.keys, part.cols,
+      part.from, p.from.row_stride, part.keys_left, part.cols_left,
       [&](int key, int col, const Words& x) { arch::store(words(key, col), x); });
   arch::barrier();
   // A thread has 16 keys of 4 columns; two neighbours write 32 bytes of a row.
@@ -110,8 +113,5 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kTransposeThreads, 4)
   ATTILE_UNROLL
   for (int n = 0; n < 4; ++n) store(col + n, key, y[n]);
 }
-
-/// The dynamic shared memory of a block of that kernel.
-inline constexpr std::size_t kTransposedBytes = kTransposedKeys * kTransposedPitch;
 
 }  // namespace attile::sm90
