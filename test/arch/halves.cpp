@@ -11,9 +11,11 @@ namespace {
 namespace arch = attile::arch;
 
 TEST_CASE("halves.bytes") {
-  CHECK(arch::bytes(0x33221100u, 0x77665544u, 0x3210) == 0x33221100u);
-  CHECK(arch::bytes(0x33221100u, 0x77665544u, 0x7610) == 0x77661100u);
-  CHECK(arch::bytes(0x33221100u, 0x77665544u, 0x0246) == 0x00224466u);
+  CHECK(arch::byte_perm(0x33221100u, 0x77665544u, 0x3210) == 0x33221100u);
+  CHECK(arch::byte_perm(0x33221100u, 0x77665544u, 0x7610) == 0x77661100u);
+  CHECK(arch::byte_perm(0x33221100u, 0x77665544u, 0x0246) == 0x00224466u);
+  CHECK(arch::halves(0x33221100u, 0x77665544u, false) == 0x55441100u);
+  CHECK(arch::halves(0x33221100u, 0x77665544u, true) == 0x77663322u);
 }
 
 TEST_CASE("halves.unsigned_numbers") {

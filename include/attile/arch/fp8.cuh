@@ -29,12 +29,6 @@ ATTILE_DEVICE std::uint32_t every_second_byte(std::uint32_t low, std::uint32_t h
   return __byte_perm(low, high, kOdd ? 0x7531 : 0x6420);
 }
 
-/// Returns the lower halves of two words (kUpper: the upper ones), that of `low` first.
-template <bool kUpper>
-ATTILE_DEVICE std::uint32_t halves(std::uint32_t low, std::uint32_t high) {
-  return __byte_perm(low, high, kUpper ? 0x7632 : 0x5410);
-}
-
 /// Rounds four numbers to fp8, the first one in byte 0. What is larger than the largest number
 /// becomes that; a NaN stays one.
 template <class F>

@@ -13,7 +13,8 @@ namespace attile::arch {
 
 /// Returns four bytes of a (numbers 0 to 3) and b (4 to 7): byte i of the result is the one whose
 /// number is digit i of `selector`, in base 16 (one PRMT).
-ATTILE_HOST_DEVICE std::uint32_t bytes(std::uint32_t a, std::uint32_t b, std::uint32_t selector) {
+ATTILE_HOST_DEVICE std::uint32_t byte_perm(std::uint32_t a, std::uint32_t b,
+                                           std::uint32_t selector) {
 #ifdef __CUDA_ARCH__
   return __byte_perm(a, b, selector);
 #else
@@ -24,6 +25,16 @@ ATTILE_HOST_DEVICE std::uint32_t bytes(std::uint32_t a, std::uint32_t b, std::ui
     result |= static_cast<std::uint32_t>(both >> (8 * number) & 0xFFu) << (8 * i);
   }
   return result;
+#endif
+}
+
+/// Returns the lower halves of two words, that of `a` below that of `b`, or with `upper` the upper
+/// halves (one PRMT).
+ATTILE_HOST_DEVICE std::uint32_t halves(std::uint32_t a, std::uint32_t b, bool upper) {
+#ifdef __CUDA_ARCH__
+  return __byte_perm(a, b, upper ? 0x7632 : 0x5410);
+#else
+  return upper ? a >> 16 | (b & 0xFFFF0000u) : (a & 0xFFFFu) | b << 16;
 #endif
 }
 

@@ -90,16 +90,6 @@ ATTILE_HOST_DEVICE float approximate_tanh(float x) {
 #endif
 }
 
-/// Returns the lower halves of two words, that of `a` below that of `b`, or with `upper` the upper
-/// halves (one PRMT).
-ATTILE_HOST_DEVICE std::uint32_t halves(std::uint32_t a, std::uint32_t b, bool upper) {
-#ifdef __CUDA_ARCH__
-  return __byte_perm(a, b, upper ? 0x7632 : 0x5410);
-#else
-  return upper ? a >> 16 | (b & 0xFFFF0000u) : (a & 0xFFFFu) | b << 16;
-#endif
-}
-
 /// Returns log2(x) of a normal x > 0. On the device it is one lg2.approx.ftz: off by at most 2^-22.
 ATTILE_HOST_DEVICE float log2(float x) {
 #ifdef __CUDA_ARCH__

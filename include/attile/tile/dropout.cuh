@@ -206,9 +206,9 @@ ATTILE_DEVICE void for_each_transposed_pair(const TileCoord& coord, const Sample
       ATTILE_UNROLL
       for (int i = 0; i < 4; i += 2) {
         const std::uint32_t first = random.word[i], second = random.word[i + 1];
-        const std::uint32_t taken = arch::shuffle_xor(arch::bytes(first, second, given), 4);
-        f(r + i, c, arch::bytes(first, taken, first_col));
-        f(r + i, c + 1, arch::bytes(second, taken, second_col));
+        const std::uint32_t taken = arch::shuffle_xor(arch::byte_perm(first, second, given), 4);
+        f(r + i, c, arch::byte_perm(first, taken, first_col));
+        f(r + i, c + 1, arch::byte_perm(second, taken, second_col));
       }
     }
   }

@@ -59,23 +59,23 @@ class ColumnWords {
  public:
   ATTILE_DEVICE ColumnWords(const Tile& tile, int col0, int cols) {
     ATTILE_UNROLL
-    for (int i = 0; i < kWords; ++i) words_[i] = tile.col(min(col0 + col(i), cols - 1));
+    for (int i = 0; i < kWordsPerLane; ++i) words_[i] = tile.col(min(col0 + col(i), cols - 1));
   }
   ATTILE_DEVICE void store(Word* words) const {
     ATTILE_UNROLL
-    for (int i = 0; i < kWords; ++i) {
+    for (int i = 0; i < kWordsPerLane; ++i) {
       if (col(i) < kCols) words[col(i)] = words_[i];
     }
     arch::warp_barrier();  // all lanes have written before one says so
   }
 
  private:
-  static constexpr int kWords = ceil_div(kCols, arch::kWarpSize);
+  static constexpr int kWordsPerLane = ceil_div(kCols, arch::kWarpSize);
   ATTILE_DEVICE static int col(int i) {
     return i * arch::kWarpSize + arch::thread_index() % arch::kWarpSize;
   }
 
-  Array<Word, kWords> words_;
+  Array<Word, kWordsPerLane> words_;
 };
 
 /// Points to the words of the diagonals of a thread's scores, in shared memory.

@@ -3,6 +3,7 @@
 
 #include <attile/arch/attributes.h>
 #include <attile/arch/fp8.cuh>
+#include <attile/arch/halves.h>
 #include <attile/arch/math.h>
 #include <attile/arch/matrix.cuh>
 #include <attile/arch/memory.cuh>
@@ -81,8 +82,8 @@ ATTILE_DEVICE void transpose_operand(const PanelTile<Cols, Depth, T>& to,
 /// Returns 16 neighbours of the depth of an operand of fp8, in words, in its order: element p of
 /// the result is x's element BytePairs::element(p).
 ATTILE_DEVICE Vec<std::uint32_t, 4> in_operand_order(const Vec<std::uint32_t, 4>& x) {
-  return {arch::halves<false>(x[0], x[2]), arch::halves<true>(x[0], x[2]),
-          arch::halves<false>(x[1], x[3]), arch::halves<true>(x[1], x[3])};
+  return {arch::halves(x[0], x[2], false), arch::halves(x[0], x[2], true),
+          arch::halves(x[1], x[3], false), arch::halves(x[1], x[3], true)};
 }
 
 /// Writes the same of an operand that lies by columns: to(r, p) = from(column_of_row(r),

@@ -32,11 +32,14 @@ namespace attile {
 /// Scope    all lanes of a warp.
 template <class Registers, class S>
 class DiagonalSums {
-  static constexpr int kRegRows = 8, kRegCols = Registers::kRegCols;
-  static constexpr int kRows = 4 * kRegRows, kCols = 8 * kRegCols;
-  static constexpr int kGroups = kRegRows / 2;
+  static constexpr int kRowsAtOnce = 8, kRegCols = Registers::kRegCols;
+  static_assert(Registers::kRegRows % kRowsAtOnce == 0,
+                "attile::DiagonalSums: whole steps of rows");
+  static constexpr int kSumRows = 4 * kRowsAtOnce, kSumCols = 8 * kRegCols;
+  static constexpr int kGroups = kRowsAtOnce / 2;
   static constexpr int kLists = kGroups + kRegCols - 1;  // of c - j
-  static constexpr int kDiagonals = kRows + kCols - 1;
+  static constexpr int kDiagonals = kSumRows + kSumCols - 1;
+  static constexpr int kFirstList = kSumRows - 1 - 8 * (kGroups - 1);  // d of c - j = 1 - kGroups
   static constexpr int kSlots = 8;
 
  public:
@@ -57,7 +60,7 @@ class DiagonalSums {
   class Tile {
    public:
     /// The register rows of which values are kept at a time.
-    static constexpr int kRows = kRegRows;
+    static constexpr int kRows = kRowsAtOnce;
 
     ATTILE_DEVICE Tile(const DiagonalSums& sums, const S& mod, const tile::TileCoord& coord)
         : sums_(sums), mod_(mod), coord_(coord) {}
@@ -77,29 +80,29 @@ class DiagonalSums {
     const DiagonalSums& sums_;
     const S& mod_;
     const tile::TileCoord& coord_;
-    GradientValues<S, kRegRows, kRegCols> values_;
+    GradientValues<S, kRowsAtOnce, kRegCols> values_;
   };
 
  private:
   /// Adds the values of a thread's scores. `row`, `col`: of its first score.
-  ATTILE_DEVICE void add(const Array<float, kRegRows, kRegCols>& x, const S& mod,
+  ATTILE_DEVICE void add(const Array<float, kRowsAtOnce, kRegCols>& x, const S& mod,
                          const tile::TileCoord& coord, int row, int col) const {
     const int lane = tile::detail::lane_of_sums(), a = lane / 4, b = lane % 4;
     ATTILE_UNROLL
     for (int e = 0; e < 2; ++e) {
       Array<float, kLists> sums = {};
       ATTILE_UNROLL
-      for (int r = e; r < kRegRows; r += 2) {
+      for (int r = e; r < kRowsAtOnce; r += 2) {
         ATTILE_UNROLL
         for (int c = 0; c < kRegCols; ++c) sums[c - r / 2 + kGroups - 1] += x[r][c];
       }
-      const int first = a - 2 * b - e + 7;  // of the diagonals, that of c - j = 1 - kGroups
+      const int first = a - 2 * b - e + kFirstList;
       float* const to = slots() + first * kSlots + b + 4 * (e ^ (first >> 2 & 1));
       ATTILE_UNROLL
       for (int i = 0; i < kLists; ++i) to[8 * i * kSlots] = sums[i];
     }
     arch::warp_barrier();  // all sums are written before they are added up
-    const int distance0 = (col - a) - (row - 2 * b) - (kRows - 1);
+    const int distance0 = (col - a) - (row - 2 * b) - (kSumRows - 1);
     ATTILE_UNROLL
     for (int i = 0; i < kDiagonals; i += arch::kWarpSize) {
       const int d = i + lane;

@@ -29,10 +29,10 @@ namespace attile {
 /// of head 0. What a row tile sees ahead of them belongs to its first unit, and what it sees after
 /// them to its last one; it may also see nothing of a unit. That costs balance, and nothing else.
 struct SequenceWork {
-  int row_tiles = 0;      ///< of each head
-  int first_unit = 0;     ///< counted from key 0 on
-  int units_of_tile = 1;  ///< of each row tile: at least 1, so that rows without keys are written
-  int units = 0;          ///< of all row tiles of a strand's heads (SplitSchedule)
+  int row_tiles = 0;           ///< of each head
+  int first_seen_unit = 0;     ///< counted from key 0 on
+  int units_per_row_tile = 1;  ///< at least 1, so that rows without keys are written
+  int units = 0;               ///< of all row tiles of a strand's heads (SplitSchedule)
   // As WorkTile has them.
   Extent extent{};
   RowOrigin q_origin{}, kv_origin{};
@@ -59,7 +59,7 @@ struct DecodeParams : Problem<Traits> {
   static constexpr int kMostUnits = (1 << 30) - 1;
 
   Splits::Kind splits;
-  FastDivmod unit_tiles;         ///< kv tiles of a unit
+  FastDivmod kv_tiles_per_unit;  ///< kv tiles of a unit
   FastDivmod packed_heads;       ///< query heads that share row tiles
   FastDivmod strands;            ///< of which each has units of its own (SplitSchedule)
   int strand_heads;              ///< heads of a strand that have row tiles of their own
@@ -76,7 +76,7 @@ struct DecodeParams : Problem<Traits> {
   explicit DecodeParams(const Args& args)
       : Base(args),
         splits(args.splits.kind),
-        unit_tiles(tiles_of_unit(args)),
+        kv_tiles_per_unit(tiles_of_unit(args)),
         packed_heads(heads_that_share(args)),
         strands(strands_of(args)),
         strand_heads(args.q_heads / packed_heads / strands),
@@ -119,7 +119,7 @@ struct DecodeParams : Problem<Traits> {
     if (rows_of_head(args) > INT_MAX - kBr) {
       return refuse("q_len times the query heads of a kv head must be less than 2^31 - Br");
     }
-    if (units_with(args, unit_tiles) > kMostUnits) {
+    if (units_with(args, kv_tiles_per_unit) > kMostUnits) {
       return refuse("there are more than 2^30 parts of rows: decode is for few rows of queries");
     }
     return {};
@@ -137,24 +137,26 @@ struct DecodeParams : Problem<Traits> {
   /// expected to see does not depend on the sequence.
   static constexpr bool kAlike = Base::kUniform && (!IntervalMask<typename Base::MaskType> ||
                                                     kIgnoresBatch<typename Base::MaskType>);
-  /// Returns what there is to do for a sequence. `rehearses`: as if it had one row and all keys,
+  /// Returns what there is to do for a sequence. `warms_up`: as if it had one row and all keys,
   /// so that no device memory is read.
-  ATTILE_DEVICE SequenceWork work_of(int sequence, bool rehearses) const {
+  ATTILE_DEVICE SequenceWork work_of(int sequence, bool warms_up) const {
     WorkTile at{.sequence = sequence};
     at.extent = this->bounds;
-    if (!rehearses) this->read_lengths(at);
+    if (!warms_up) this->read_lengths(at);
     SequenceWork work{.extent = this->extent(at),
                       .q_origin = this->q_origin(at),
                       .kv_origin = this->kv_origin(at)};
     if (work.extent.q_len <= 0) return work;
-    if (rehearses) work.extent.q_len = 1;  // a bound of rows may be far above what there is
+    if (warms_up) work.extent.q_len = 1;  // a bound of rows may be far above what there is
     work.row_tiles = ceil_div(work.extent.q_len * packed_heads, kBr);
-    const TileRange seen = rehearses ? all_keys(work.extent) : expected_keys(at, work.extent);
-    work.first_unit = unit_tiles.divmod(seen.first).quotient;
-    const auto last = unit_tiles.divmod(seen.last);
-    work.units_of_tile = max(last.quotient + (last.remainder > 0 ? 1 : 0) - work.first_unit, 1);
-    // In a rehearsal the bound of keys may be above what the host made units for.
-    const std::int64_t units = std::int64_t{strand_heads} * work.row_tiles * work.units_of_tile;
+    const TileRange seen = warms_up ? all_keys(work.extent) : expected_keys(at, work.extent);
+    work.first_seen_unit = kv_tiles_per_unit.divmod(seen.first).quotient;
+    const auto last = kv_tiles_per_unit.divmod(seen.last);
+    work.units_per_row_tile =
+        max(last.quotient + (last.remainder > 0 ? 1 : 0) - work.first_seen_unit, 1);
+    // In a warm-up pass the bound of keys may be above what the host made units for.
+    const std::int64_t units =
+        std::int64_t{strand_heads} * work.row_tiles * work.units_per_row_tile;
     work.units = static_cast<int>(min<std::int64_t>(units, kMostUnits));
     return work;
   }
@@ -240,7 +242,8 @@ struct DecodeParams : Problem<Traits> {
     return row_tile_bound(args) * max(ceil_div(kv_tiles, tiles), 1);
   }
   static std::int64_t unit_bound(const Args& args) { return units_with(args, tiles_of_unit(args)); }
-  /// Returns unit_tiles: as few as the splits allow, and as many as keep the units countable.
+  /// Returns kv_tiles_per_unit: as few as the splits allow, and as many as keep the units
+  /// countable.
   static int tiles_of_unit(const Args& args) {
     if (args.splits.kind == Splits::Kind::kFixed) return max(args.splits.keys / kBc, 1);
     int tiles = 1;

@@ -124,7 +124,7 @@ class PartOutput {
   /// Barriers one of the block between the last `put` and this, or others could read a part that is
   ///          not written yet.
   ATTILE_DEVICE void end() const {
-    if (part_.parts == 1 || !part_.is_last_of_run) return;
+    if (part_.parts == 1 || !part_.is_last_of_row_tile_in_run) return;
     if (part_.runs > 1 && !takes_last_ticket()) return;
     if constexpr (kHasEarlierKeys) {
       read_earlier_lse();
@@ -134,8 +134,8 @@ class PartOutput {
       const int row = i / kVectors, col = i % kVectors * RowState::kColumns;
       // From m and l of this row in a part, its O is so far away.
       const int to_outputs = 2 * (p_.part_rows - row) + row * kColumns + col;
-      const float* from = p_.part(part_.first_slot) + 2 * row;
-      const float* behind = p_.part(part_.second_slot) + 2 * row;
+      const float* from = p_.part(part_.first_part_slot) + 2 * row;
+      const float* behind = p_.part(part_.second_part_slot) + 2 * row;
       const std::int64_t step = p_.part(part_.slot_step) - p_.part(0);
       const auto sum = merge_states<kPartsAtOnce, RowState>(
           part_.parts_before, part_.parts, scale_log2_, [&](bool there, RowState& state) {

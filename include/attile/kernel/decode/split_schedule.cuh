@@ -22,9 +22,9 @@ struct SplitPart {
   /// The sequence, the kv tiles of this part, the kv head, and the first of the packed query heads.
   /// row0 is the first row of any of them: not each packed row from there on is one of the tile's.
   WorkTile at;
-  int packed_row0 = 0;         ///< the row tile's first packed row (DecodeParams)
-  int rows = 0;                ///< the packed rows that there are, up to Br
-  bool is_last_of_run = true;  ///< whether the run has no further part of the row tile
+  int packed_row0 = 0;                     ///< the row tile's first packed row (DecodeParams)
+  int rows = 0;                            ///< the packed rows that there are, up to Br
+  bool is_last_of_row_tile_in_run = true;  ///< whether the run has no further part of the row tile
 
   // For SplitSchedule::complete:
   int first_unit = 0;  ///< the row tile's first unit, numbered in its strand
@@ -42,7 +42,7 @@ struct SplitPart {
   int slot = 0;       ///< of this part
   /// The slots of the row tile's parts: that of the first one, and of the others from the second
   /// one's on, slot_step apart.
-  int first_slot = 0, second_slot = 0, slot_step = 0;
+  int first_part_slot = 0, second_part_slot = 0, slot_step = 0;
 };
 
 /// Returns whether x holds for any thread of the block, by named barrier 15, which nobody else
@@ -85,12 +85,12 @@ class SplitSchedule {
  public:
   ATTILE_DEVICE explicit SplitSchedule(const DecodeParams<Traits>& p) : p_(p) {}
 
-  /// Goes to the first part of a block. With `rehearses` it reads no device memory: parts are those
+  /// Goes to the first part of a block. With `warms_up` it reads no device memory: parts are those
   /// of sequences with all rows and keys, and have a kv tile without keys, and no row.
   /// `shared`: an int for each warp, which are free again when it returns.
-  ATTILE_DEVICE void begin(int block, unsigned char* shared, bool rehearses) {
+  ATTILE_DEVICE void begin(int block, unsigned char* shared, bool warms_up) {
     const DecodeParams<Traits>& p = p_;
-    rehearses_ = rehearses;
+    warms_up_ = warms_up;
     splits_ = p.splits;
     run_ = block;
     unit_ = end_ = 0;
@@ -113,7 +113,7 @@ class SplitSchedule {
         if (!set_run()) return false;
       }
       if (!find(unit_)) return false;
-      const int units = work_.units_of_tile;
+      const int units = work_.units_per_row_tile;
       const int row_tile = quotient(unit_ - begin_, units);  // of the strand's heads
       part = {};
       part.run = run_;
@@ -129,9 +129,9 @@ class SplitSchedule {
       unit_ += to - part.from;
       if (splits_ == Splits::Kind::kNone && part.from > 0) continue;  // it begins in another run
       if (splits_ == Splits::Kind::kFixed) {
-        part.parts_before = work_.first_unit % DecodeParams<Traits>::kPartsAtOnce;
+        part.parts_before = work_.first_seen_unit % DecodeParams<Traits>::kPartsAtOnce;
       }
-      part.is_last_of_run = to == units || unit_ == end_;
+      part.is_last_of_row_tile_in_run = to == units || unit_ == end_;
       set_row_tile(part, row_tile, to);
       return true;
     }
@@ -155,15 +155,15 @@ class SplitSchedule {
     part.first_run = first_run * strands + strand;
     if (splits_ == Splits::Kind::kFixed) {
       part.parts = part.units;
-      part.first_slot = part.first_unit * strands + strand;
-      part.slot = part.first_slot + part.from * strands;
-      part.second_slot = part.first_slot + strands;
+      part.first_part_slot = part.first_unit * strands + strand;
+      part.slot = part.first_part_slot + part.from * strands;
+      part.second_part_slot = part.first_part_slot + strands;
       part.slot_step = strands;
     } else {
       part.parts = part.runs;
       part.slot = 2 * part.run + (part.from == 0 ? 1 : 0);
-      part.first_slot = 2 * part.first_run + 1;
-      part.second_slot = 2 * (part.first_run + strands);
+      part.first_part_slot = 2 * part.first_run + 1;
+      part.second_part_slot = 2 * (part.first_run + strands);
       part.slot_step = 2 * strands;
     }
   }
@@ -231,7 +231,7 @@ class SplitSchedule {
     at.row0 = p_.packed_heads.divmod(part.packed_row0).quotient;
     const int last_row = p_.packed_heads.divmod(part.packed_row0 + part.rows - 1).quotient;
     const int count = last_row - at.row0 + 1;
-    if (rehearses_) {  // not even the mask is asked, which may read device memory
+    if (warms_up_) {  // not even the mask is asked, which may read device memory
       part.rows = 0;
       at.extent.kv_len = 0;
       at.kv_tiles.last = Problem<Traits>::kUniform ? 0 : 1;
@@ -249,7 +249,9 @@ class SplitSchedule {
         at.first_key = i == 0 ? first_key : min(at.first_key, first_key);
       }
     }
-    const auto kv_tile = [&](int unit) { return (work_.first_unit + unit) * p_.unit_tiles; };
+    const auto kv_tile = [&](int unit) {
+      return (work_.first_seen_unit + unit) * p_.kv_tiles_per_unit;
+    };
     at.kv_tiles = seen.between(part.from == 0 ? 0 : kv_tile(part.from),
                                to == part.units ? INT_MAX : kv_tile(to));
   }
@@ -259,7 +261,7 @@ class SplitSchedule {
     Window window{.first = first};
     if constexpr (kAlike) return window;  // nobody looks at it
     const int sequence = first + arch::thread_index() % arch::kWarpSize;
-    if (sequence < p_.batch) window.work = p_.work_of(sequence, rehearses_);
+    if (sequence < p_.batch) window.work = p_.work_of(sequence, warms_up_);
     window.end = add(before, sum_to_lane(window.work.units));
     return window;
   }
@@ -292,14 +294,14 @@ class SplitSchedule {
   /// the block.
   ATTILE_DEVICE int count_units(const Window& window, unsigned char* shared) {
     if constexpr (kAlike) {
-      work_ = p_.work_of(0, rehearses_);
-      units_per_row_tile_ = work_.units_of_tile;
+      work_ = p_.work_of(0, warms_up_);
+      units_per_row_tile_ = work_.units_per_row_tile;
       return p_.batch * work_.units;
     }
-    units_per_row_tile_ = arch::shuffle(window.work.units_of_tile, 0);
+    units_per_row_tile_ = arch::shuffle(window.work.units_per_row_tile, 0);
     const int units = arch::shuffle(window.work.units, 0);
     const auto differs = [&](const SequenceWork& work) {
-      return work.units_of_tile != units_per_row_tile_ || work.units != units;
+      return work.units_per_row_tile != units_per_row_tile_ || work.units != units;
     };
     const int thread = arch::thread_index();
     if (p_.batch <= arch::kWarpSize) {
@@ -309,7 +311,7 @@ class SplitSchedule {
     int mine = 0;
     bool is_other = false;
     for (int sequence = thread; sequence < p_.batch; sequence += Traits::kThreads) {
-      const SequenceWork work = p_.work_of(sequence, rehearses_);
+      const SequenceWork work = p_.work_of(sequence, warms_up_);
       mine = add(mine, work.units);
       is_other |= differs(work);
     }
@@ -342,7 +344,7 @@ class SplitSchedule {
   }
 
   const DecodeParams<Traits>& p_;
-  bool rehearses_ = false;
+  bool warms_up_ = false;
   Splits::Kind splits_{};
   bool are_alike_ = kAlike;      ///< whether all row tiles have as many units
   bool cuts_row_tiles_ = false;  ///< whether row tiles are cut by themselves, alike

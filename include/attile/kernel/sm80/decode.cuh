@@ -99,10 +99,10 @@ class TileLoads {
       : p_(p), shared_(shared), schedule_(p) {}
 
   /// Goes to the block's first part (SplitSchedule::begin).
-  ATTILE_DEVICE void begin(int block, bool rehearses) {
+  ATTILE_DEVICE void begin(int block, bool warms_up) {
     number_ = -1;
     loaded_ = used_ = 0;
-    schedule_.begin(block, shared_, rehearses);
+    schedule_.begin(block, shared_, warms_up);
     enter_part();
   }
 
@@ -278,9 +278,9 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
 /// Scope    all threads of the block.
 template <class Traits>
 ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
-                                TileLoads<Traits>& loads, unsigned char* shared, bool rehearses) {
+                                TileLoads<Traits>& loads, unsigned char* shared, bool warms_up) {
   using Outputs = typename Traits::OutputRegisters;
-  const float scale = rehearses ? 1.0f : p.score_scale(part.at);  // may be in device memory
+  const float scale = warms_up ? 1.0f : p.score_scale(part.at);  // may be in device memory
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(scale);
   const TileRange tiles = part.at.kv_tiles;
   const bool divides_keys = sm80::divides_keys(p, part);
@@ -295,7 +295,7 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
     loads.load_ahead();                    // line 7
     // The first tiles are in flight while this reads and divides.
     if (tile == tiles.first) loads.complete(part);
-    if (rehearses) return;
+    if (warms_up) return;
     // The next part's first tiles are in flight during the merge.
     if (tile >= tiles.last) break;
     loads.await_tile();
@@ -348,22 +348,22 @@ ATTILE_DEVICE void forward_block(const DecodeParams<Traits>& p, int block, unsig
   // after another (bench/log/tuning-decode.md).
   TileLoads<Traits> loads(p, shared);
   ATTILE_UNROLL_BY(1)
-  for (int pass = Traits::kRehearses && arch::may_begin_early() ? 0 : 1; pass < 2; ++pass) {
-    const bool rehearses = pass == 0;
-    if (!rehearses) {
-      // The rehearsal's copies (zeros, as it has no keys) have landed before this pass fills the
+  for (int pass = Traits::kWarmsUp && arch::may_begin_early() ? 0 : 1; pass < 2; ++pass) {
+    const bool warms_up = pass == 0;
+    if (!warms_up) {
+      // The warm-up pass's copies (zeros, as it has no keys) have landed before this pass fills the
       // same stages.
       arch::async_copy_wait<0>();
       arch::await_dependencies();
       arch::launch_dependents();
     }
-    loads.begin(block, rehearses);
+    loads.begin(block, warms_up);
     for (SplitPart part; loads.begin_part(part);) {
-      // Where keys lie in pages, an instance of compute_part that rehearses would leave loads too
-      // few registers, so that the schedule alone is rehearsed.
-      if (rehearses && Traits::Params::kPaged) break;
-      compute_part<Traits>(p, part, loads, shared, rehearses);
-      if (rehearses) break;
+      // Where keys lie in pages, an instance of compute_part that warms up would leave loads too
+      // few registers, so that the schedule alone warms up.
+      if (warms_up && Traits::Params::kPaged) break;
+      compute_part<Traits>(p, part, loads, shared, warms_up);
+      if (warms_up) break;
     }
   }
 }

@@ -55,10 +55,10 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr bool kPersistent = true;
   static constexpr bool kSplits = true;
   static constexpr bool kAwaitsDependencies = true;
-  /// Whether a block rehearses (forward_block): where it has registers left for that.
-  static constexpr bool kRehearses = sizeof(T) == 2 && max(D, Dv) <= 128 &&
-                                     kIsIdentity<typename P::ScoreModType> &&
-                                     !P::DropoutType::kEnabled;
+  /// Whether a block warms up (forward_block): where it has registers left for that.
+  static constexpr bool kWarmsUp = sizeof(T) == 2 && max(D, Dv) <= 128 &&
+                                   kIsIdentity<typename P::ScoreModType> &&
+                                   !P::DropoutType::kEnabled;
   /// Whether the query heads of a kv head share row tiles.
   static constexpr bool kPacksHeads = !P::DropoutType::kEnabled;
   static constexpr int kWarps = TuningType::kWarps;

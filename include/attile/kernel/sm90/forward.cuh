@@ -57,7 +57,7 @@
 //
 // With V in fp8 (kFp8Values) a product wants it transposed. Lane 0 of warp 0 loads V, too, into
 // stages of its own, and warp 1, and warp 3 where it has no scheduler, write its transpose into the
-// stages of V (transpose_v); where V is transposed ahead (transposed_values.cuh), lane 0 of warp 1
+// stages of V (transpose_v); where V is transposed ahead (transpose_v.cuh), lane 0 of warp 1
 // loads it. P is e4m3, and O an fp32 sum of the products (ForwardOutput).
 //
 // A stage of K is free when all consumers have made S of it, and with kWords have applied the

@@ -122,7 +122,7 @@ struct TensorMaps {
   arch::TensorMap q, k, v, o;
   bool has_keys = false;  ///< else those of K and V are not made, and must not be used
   bool v_by_columns = false;
-  bool v_is_transposed = false;  ///< V lies in scratch memory (TransposedValues)
+  bool v_is_transposed = false;  ///< V lies in scratch memory (TransposeVParams)
 
   /// Makes them. Errors   those of arch::make_map.
   template <class Traits>

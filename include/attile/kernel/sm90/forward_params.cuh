@@ -16,7 +16,7 @@
 #include <attile/kernel/sm90/element_tiles.cuh>
 #include <attile/kernel/sm90/forward_map_params.cuh>
 #include <attile/kernel/sm90/forward_traits.cuh>
-#include <attile/kernel/sm90/transposed_values.cuh>
+#include <attile/kernel/sm90/transpose_v.cuh>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/scores.cuh>
 
@@ -108,7 +108,7 @@ struct TmaForwardParams : ForwardParams<Traits> {
     const std::size_t counter = Base::workspace_bytes(args);
     if constexpr (Traits::kTransposesAhead) {
       if (transposes_ahead(args)) {
-        return counter + kValuesAlignment + transposed_values(args, nullptr).bytes();
+        return counter + kValuesAlignment + transpose_v_params(args, nullptr).bytes();
       }
     }
     return counter;
@@ -122,7 +122,7 @@ struct TmaForwardParams : ForwardParams<Traits> {
     return 0;
   }
 
-  /// Transposes V into scratch memory, where that is worth it (transposed_values.cuh).
+  /// Transposes V into scratch memory, where that is worth it (transpose_v.cuh).
   /// Errors   those of arch::make_map, and the launch's.
   [[nodiscard]] cudaError_t prepare([[maybe_unused]] const typename Traits::Args& args,
                                     [[maybe_unused]] void* workspace,
@@ -130,13 +130,13 @@ struct TmaForwardParams : ForwardParams<Traits> {
     if constexpr (Traits::kTransposesAhead) {
       if (!maps.has_keys || !transposes_ahead(args)) return cudaSuccess;
       const auto from = reinterpret_cast<std::uintptr_t>(workspace) + Base::workspace_bytes(args);
-      auto values = transposed_values(
+      auto values = transpose_v_params(
           args, reinterpret_cast<void*>(round_up<std::uintptr_t>(from, kValuesAlignment)));
       if (maps.v_by_columns) values.col_stride = args.v_col_stride;
       maps.v_is_transposed = true;
       const auto boxed = values.template boxed<typename Traits::VTile>();
       if (const cudaError_t error = arch::make_map(maps.v, boxed)) return error;
-      return arch::launch(transpose_values_kernel<typename Traits::Elements::V>,
+      return arch::launch(transpose_v_kernel<typename Traits::Elements::V>,
                           static_cast<unsigned>(values.blocks()), unsigned{kTransposeThreads},
                           kTransposedBytes, stream, values);
     } else {
@@ -269,9 +269,9 @@ struct TmaForwardParams : ForwardParams<Traits> {
     return std::int64_t{args.q_len} * (args.q_heads / args.kv_heads) >= Traits::kTransposedFromRows;
   }
   /// Returns V by rows, and where it is transposed to.
-  static auto transposed_values(const typename Traits::Args& args, void* to) {
+  static auto transpose_v_params(const typename Traits::Args& args, void* to) {
     using V = typename Traits::Elements::V;
-    return TransposedValues<V>{args.v,
+    return TransposeVParams<V>{args.v,
                                1,
                                static_cast<V*>(to),
                                args.batch,

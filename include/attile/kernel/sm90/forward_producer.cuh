@@ -22,7 +22,7 @@
 // goes through the block's work tiles by itself; with kHasScheduler, which excludes elements, one
 // more thread makes these (dynamic_schedule.cuh). With V in fp8 warp 0 loads both K and V, and warp
 // 1, and warp 3 where no scheduler runs, transpose V; but where that has been done ahead of the
-// kernel (transposed_values.cuh) V is loaded as in 16 bits.
+// kernel (transpose_v.cuh) V is loaded as in 16 bits.
 
 namespace attile::sm90 {
 

@@ -51,7 +51,7 @@ enum class ModifierWords { kNone, kColumns, kDiagonals };
 /// WaitsLate   a consumer waits for V of a tile behind the tile's exponentials, and not ahead of
 ///             them, which is faster where V comes late: in fp8 of three consumers, or wide.
 /// TransposedFromRows   with scratch memory V in fp8 is transposed ahead of the kernel
-///             (transposed_values.cuh) where at least so many rows of query heads share a kv head;
+///             (transpose_v.cuh) where at least so many rows of query heads share a kv head;
 ///             0: never.
 template <int Stages = 2, bool PacksHeads = false, bool Persistent = true, int ElementStages = 0,
           bool Counts = false, ModifierWords ReadWords = ModifierWords::kNone, int OutputParts = 1,

@@ -27,11 +27,6 @@ std::uint32_t every_second_byte(std::uint32_t low, std::uint32_t high) {
   return pair(low) | pair(high) << 16;
 }
 
-template <bool kUpper>
-std::uint32_t halves(std::uint32_t low, std::uint32_t high) {
-  return kUpper ? low >> 16 | (high & 0xFFFF0000u) : (low & 0xFFFFu) | high << 16;
-}
-
 template <class F>
 std::uint32_t narrow(float x0, float x1, float x2, float x3) {
   std::uint32_t word = 0;

@@ -34,9 +34,6 @@ inline float divide(float a, float b) { return a / b; }
 inline float fma(float a, float b, float c) { return std::fma(a, b, c); }
 inline float reciprocal(float x) { return 1.0f / x; }
 inline float approximate_tanh(float x) { return std::tanh(x); }
-inline std::uint32_t halves(std::uint32_t a, std::uint32_t b, bool upper) {
-  return upper ? a >> 16 | (b & 0xFFFF0000u) : (a & 0xFFFFu) | b << 16;
-}
 inline float log2(float x) { return std::log2(x); }
 inline float log(float x) { return std::log(x); }
 

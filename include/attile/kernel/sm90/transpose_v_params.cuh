@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// What the kernel that transposes V in fp8 takes (transposed_values.cuh).
+// What the kernel that transposes V in fp8 takes (transpose_v.cuh).
 
 namespace attile::sm90 {
 
@@ -24,23 +24,25 @@ inline constexpr std::size_t kTransposedBytes = kTransposedKeys * kTransposedPit
 
 /// Holds the parameter of the kernel that transposes V.
 /// Shapes   from: element (key, col) of a head at key * from.row_stride + col * col_stride, one of
-///          which is 1; to: (batch, kv_heads, cols(), keys()), dense, both in the order of a
-///          product (tile::transpose_operand), with zeros where `from` has no element.
+///          which is 1; to: (batch, kv_heads, padded_cols(), padded_keys()), dense, both in the
+///          order of a product (tile::transpose_operand), with zeros where `from` has no element.
 template <class V>
-struct TransposedValues {
+struct TransposeVParams {
   Tensor<const V> from;
   std::int64_t col_stride;
   V* to;
   int batch, kv_heads, kv_len, dim;
 
-  ATTILE_HOST_DEVICE int keys() const { return round_up(kv_len, kTransposedKeys); }
-  ATTILE_HOST_DEVICE int cols() const { return round_up(dim, 16); }
-  ATTILE_HOST_DEVICE std::int64_t head_stride() const { return std::int64_t{cols()} * keys(); }
+  ATTILE_HOST_DEVICE int padded_keys() const { return round_up(kv_len, kTransposedKeys); }
+  ATTILE_HOST_DEVICE int padded_cols() const { return round_up(dim, 16); }
+  ATTILE_HOST_DEVICE std::int64_t head_stride() const {
+    return std::int64_t{padded_cols()} * padded_keys();
+  }
   std::size_t bytes() const {
     return static_cast<std::size_t>(std::int64_t{batch} * kv_heads * head_stride());
   }
-  ATTILE_HOST_DEVICE int key_tiles() const { return keys() / kTransposedKeys; }
-  ATTILE_HOST_DEVICE int col_tiles() const { return ceil_div(cols(), kTransposedCols); }
+  ATTILE_HOST_DEVICE int key_tiles() const { return padded_keys() / kTransposedKeys; }
+  ATTILE_HOST_DEVICE int col_tiles() const { return ceil_div(padded_cols(), kTransposedCols); }
   std::int64_t blocks() const { return std::int64_t{batch} * kv_heads * key_tiles() * col_tiles(); }
   /// Holds what a block transposes. The counts are those from the tile's first element to the end
   /// of the tensor, so that they may be larger than the tile.
@@ -53,19 +55,19 @@ struct TransposedValues {
   /// Returns the tile of block `block`.
   ATTILE_DEVICE Tile tile(int block) const {
     const int key0 = block % key_tiles() * kTransposedKeys;
-    const int of_cols = block / key_tiles();
-    const int col0 = of_cols % col_tiles() * kTransposedCols;
-    const int batch_head = of_cols / col_tiles();
+    const int batch_head_col_tile = block / key_tiles();
+    const int col0 = batch_head_col_tile % col_tiles() * kTransposedCols;
+    const int batch_head = batch_head_col_tile / col_tiles();
     return {from.row(batch_head / kv_heads, batch_head % kv_heads, key0) + col0 * col_stride,
-            to + batch_head * head_stride() + std::int64_t{col0} * keys() + key0, kv_len - key0,
-            dim - col0, cols() - col0};
+            to + batch_head * head_stride() + std::int64_t{col0} * padded_keys() + key0,
+            kv_len - key0, dim - col0, padded_cols() - col0};
   }
   /// Describes `to` as TMA addresses it, and the box of it that fills one panel of a tile of V.
   template <class VTile>
   arch::BoxedTensor boxed() const {
     return {to,
-            {keys(), 1, cols(), kv_heads, batch},
-            {1, 16, keys(), head_stride(), kv_heads * head_stride()},
+            {padded_keys(), 1, padded_cols(), kv_heads, batch},
+            {1, 16, padded_keys(), head_stride(), kv_heads * head_stride()},
             {VTile::Layout::kPanelColumns, 1, VTile::kRows, 1, 1}};
   }
 };

@@ -8,7 +8,7 @@
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/vec.h>
-#include <attile/kernel/sm90/transposed_params.cuh>
+#include <attile/kernel/sm90/transpose_v_params.cuh>
 #include <attile/tile/mma_operands.cuh>
 #include <attile/tile/transpose.cuh>
 
@@ -21,7 +21,7 @@
 namespace attile::sm90 {
 
 /// 16 elements of fp8.
-using Words = Vec<std::uint32_t, 4>;
+using Fp8x16 = Vec<std::uint32_t, 4>;
 
 namespace detail {
 
@@ -30,22 +30,22 @@ namespace detail {
 /// `count` are 0.
 /// Units    from and stride: multiples of 16 bytes.
 template <int kLines, int kCount, class V, class F>
-ATTILE_DEVICE void copy_lines(const V* from, std::int64_t stride, int lines, int count,
-                              const F& f) {
+ATTILE_DEVICE void for_each_16(const V* from, std::int64_t stride, int lines, int count,
+                               const F& f) {
   constexpr int kUnits = kCount / 16, kShare = kLines * kUnits / kTransposeThreads;
-  Words x[kShare];
+  Fp8x16 x[kShare];
   ATTILE_UNROLL
   for (int n = 0; n < kShare; ++n) {
     const int i = arch::thread_index() + n * kTransposeThreads;
-    const int line = i / kUnits, at = i % kUnits * 16;
-    const V* const unit = from + line * stride + at;
+    const int line = i / kUnits, first = i % kUnits * 16;
+    const V* const unit = from + line * stride + first;
     x[n] = {};
-    if (line < lines && at + 16 <= count) {
+    if (line < lines && first + 16 <= count) {
       x[n] = arch::load<4>(reinterpret_cast<const std::uint32_t*>(unit));
     } else if (line < lines) {
       ATTILE_UNROLL
       for (int e = 0; e < 16; ++e) {
-        if (at + e < count) x[n][e / 4] |= std::uint32_t{unit[e].__x} << (e % 4 * 8);
+        if (first + e < count) x[n][e / 4] |= std::uint32_t{unit[e].__x} << (e % 4 * 8);
       }
     }
   }
@@ -59,33 +59,34 @@ ATTILE_DEVICE void copy_lines(const V* from, std::int64_t stride, int lines, int
 }  // namespace detail
 
 /// Transposes V. Where the keys of a column are contiguous already (col_stride is not 1), it only
-/// puts them into the order of the product's operand. The registers of a thread leave room for four
-/// blocks at a time, of which some load while others store.
+/// puts them into the order of the product's operand. At most 64 registers a thread, so that a
+/// multiprocessor has four blocks at a time.
 /// Scope    kTransposeThreads threads a block, with kTransposedBytes of dynamic shared memory.
 /// Barriers all have written the tile before one reads it.
 template <class V>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kTransposeThreads, 4)
-    transpose_values_kernel(const ATTILE_GRID_CONSTANT TransposedValues<V> p) {
+    transpose_v_kernel(const ATTILE_GRID_CONSTANT TransposeVParams<V> p) {
   const auto part = p.tile(arch::block_index());
   // Writes 16 keys of a column, which are in order.
-  const auto store = [&](int col, int key, const Words& x) {
+  const auto store = [&](int col, int key, const Fp8x16& x) {
     const int row = tile::row_of_column(col);
     if (row >= part.rows_left) return;
-    arch::store(reinterpret_cast<std::uint32_t*>(part.to + row * std::int64_t{p.keys()} + key), x);
+    arch::store(
+        reinterpret_cast<std::uint32_t*>(part.to + row * std::int64_t{p.padded_keys()} + key), x);
   };
   if (p.col_stride != 1) {
-    detail::copy_lines<kTransposedCols, kTransposedKeys>(
+    detail::for_each_16<kTransposedCols, kTransposedKeys>(
         part.from, p.col_stride, part.cols_left, part.keys_left,
-        [&](int col, int key, const Words& x) { store(col, key, tile::in_operand_order(x)); });
+        [&](int col, int key, const Fp8x16& x) { store(col, key, tile::in_operand_order(x)); });
     return;
   }
   unsigned char* const shared = arch::dynamic_shared();
   const auto words = [&](int key, int col) {
     return reinterpret_cast<std::uint32_t*>(shared + key * kTransposedPitch + col);
   };
-  detail::copy_lines<kTransposedKeys, kTransposedCols>(
+  detail::for_each_16<kTransposedKeys, kTransposedCols>(
       part.from, p.from.row_stride, part.keys_left, part.cols_left,
-      [&](int key, int col, const Words& x) { arch::store(words(key, col), x); });
+      [&](int key, int col, const Fp8x16& x) { arch::store(words(key, col), x); });
   arch::barrier();
   // A thread has 16 keys of 4 columns; two neighbours write 32 bytes of a row.
   static_assert(kTransposedKeys * kTransposedCols / 64 == kTransposeThreads,
@@ -93,7 +94,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kTransposeThreads, 4)
   const int i = arch::thread_index();
   const int key = (i % 2 + i / (kTransposedCols / 2) * 2) * 16;
   const int col = i / 2 % (kTransposedCols / 4) * 4;
-  Words y[4];  // of each column, four keys in a word
+  Fp8x16 y[4];  // of each column, four keys in a word
   ATTILE_UNROLL
   for (int word = 0; word < 4; ++word) {
     std::uint32_t x[4];
