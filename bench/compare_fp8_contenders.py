@@ -163,8 +163,12 @@ def attile(x, direction, libraries, name):
         raise library
     if why := library.check(problem):
         raise Refused(why)
+    size = library.workspace_bytes(problem)
+    workspace = torch.full((size,), 0xFF, dtype=torch.uint8, device=o.device)
+    problem.workspace, problem.workspace_bytes = workspace.data_ptr() or None, size
 
-    def outputs(_, held=(q, k, v, x.scales)):  # `held` keeps them while the run lives
+    # `held` keeps them while the run lives.
+    def outputs(_, held=(q, k, v, x.scales, workspace)):
         return {"o": o, "lse": lse}
 
     judged_by = {"unpromoted": lambda r: r.unpromoted,

@@ -125,17 +125,6 @@ template <class Traits>
   }
 }
 
-/// Returns the scratch memory of a one-call forward pass, of whichever family, for arguments that
-/// passed `check_arguments`: 16 bytes, and with V in fp8 what the family sm90 wants.
-template <int D, int Dv, class Args>
-std::size_t forward_workspace([[maybe_unused]] const Args& args) {
-  if constexpr (Args::Elements::kAllFp8) {
-    return sm90::DefaultForwardTraits<Args, D, Dv>::Params::workspace_bytes(args);
-  } else {
-    return 16;
-  }
-}
-
 }  // namespace detail
 
 /// Says in one sentence why `forward` would refuse these arguments on the current device.
@@ -213,7 +202,10 @@ WorkspaceSize workspace_size(const typename Traits::Args& args) requires(Traits:
 template <int D, int Dv = D, ForwardPass Args>
 WorkspaceSize workspace_size(const Args& args) {
   const Check ok = check<D, Dv>(args);
-  return {ok, ok ? detail::forward_workspace<D, Dv>(args) : 0};
+  if (!ok) return {ok};
+  return detail::AllFamilies::template forward<D, Dv>(args, [&](auto kernel) {
+    return WorkspaceSize{{}, decltype(kernel)::type::Params::workspace_bytes(args)};
+  });
 }
 
 /// Run `forward` by the two-call habit of `backward`: for callers that treat both alike, and faster
@@ -240,14 +232,12 @@ template <int D, int Dv = D, ForwardPass Args>
   if (workspace == nullptr) {
     return detail::answer_size(workspace_bytes, workspace_size<D, Dv>(args));
   }
-  Check ok = check_arguments(args, D, Dv);
-  if (ok) {
-    ok =
-        check_workspace(workspace, workspace_bytes.value(), detail::forward_workspace<D, Dv>(args));
-  }
-  if (!ok) return ok.error;
+  if (const Check ok = check_arguments(args, D, Dv); !ok) return ok.error;
   return detail::AllFamilies::template forward<D, Dv>(args, [&](auto kernel) {
-    return detail::launch_forward<typename decltype(kernel)::type>(args, stream, workspace);
+    using Traits = typename decltype(kernel)::type;
+    const Check ok =
+        detail::check_forward_workspace<Traits>(args, workspace, workspace_bytes.value());
+    return ok ? detail::launch_forward<Traits>(args, stream, workspace) : ok.error;
   });
 }
 

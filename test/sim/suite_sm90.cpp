@@ -273,8 +273,9 @@ const bool kRegistered = [] {
   suite.forward<__nv_bfloat16>("192x32_or_sm80", simulated<ThreeOrSm80>(2e6),
                                policies<kEverything>);
   suite.forward<__nv_bfloat16>("64x64", simulated<Plain>(kMost), policies<kCausal>);
-  suite.forward<__half>("packed", simulated<Packed>(kMost),
-                        policies<kCausal, kRowIntervals, kSink, kEarlier, kFullAlibi>);
+  suite.forward<__half>(
+      "packed", simulated<Packed>(kMost),
+      policies<kCausal, kCausalDropout, kRowIntervals, kSink, kEarlier, kFullAlibi>);
   suite.forward<__half>("packed_or_sm80", simulated<PackedOrSm80>(kMost), policies<kNone>);
   suite.forward<__half>("counted", simulated<Counted>(kMost),
                         policies<kCausalSortedDocument, kRowIntervals, kKeyPadding>);

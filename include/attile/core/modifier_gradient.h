@@ -75,7 +75,9 @@ inline constexpr bool kHasLinearGradient = false;
 template <class S>
 inline constexpr bool kNeedsScores = true;
 
-/// Says whether a modifier's derivative is never negative: backward dropout then costs less.
+/// Says whether a modifier's derivative is never negative: backward dropout then costs less, and
+/// dQ and dK of dropped scores are wrong if it is. One that inherits from a modifier with
+/// kNeverFalls and may fall says `static constexpr bool kNeverFalls = false`.
 template <class S>
 inline constexpr bool kNeverFalls = [] {
   if constexpr (requires { S::kNeverFalls; }) return bool(S::kNeverFalls);

@@ -23,8 +23,8 @@ namespace attile {
 /// s if the fp64 reference should compute it in fp64. A modifier that may return -inf declares
 /// `static constexpr bool kMayHide = true`, and one whose derivative is never negative
 /// `static constexpr bool kNeverFalls = true`. One that reads an element for each score may declare
-/// it too: the backward pass then does not call it for hidden scores. One with parameters whose
-/// gradient is wanted declares what kHasGradient says.
+/// kMayHide too: the backward pass then does not call it for hidden scores. One with parameters
+/// whose gradient is wanted declares what kHasGradient says.
 /// It may also say what scores have in common (`of_tile`): see TileModifier.
 template <class S>
 concept ScoreMod = std::is_trivially_copyable_v<S> &&

@@ -184,8 +184,7 @@ class ForwardConsumer {
     skip_v(to_skip);
     store_output(done);
     reset_state();
-    // begin_rows ends with the same statements. With a function for both, nvcc 13.0 serialises the
-    // products (C7514).
+    // As begin_rows ends: with a function for both nvcc 13.0 serialises the products (C7514).
     const int kv_tile = kv_tile_of(kv_tiles_.first);
     const auto modifier = modifier_of(kv_tile);
     tile::wait_product<0>(s_frag_);
@@ -264,7 +263,8 @@ class ForwardConsumer {
       modify_and_mask(step, kv_tile, modifier);
     }
     if constexpr (Traits::kWords != ModifierWords::kNone) {
-      arch::warp_barrier();  // all lanes have read the words before they are replaced
+      arch::fence_operand(s_frag_.x);  // S has taken the words: an arrival overtakes loads
+      arch::warp_barrier();
       release_k_and_q(step);
     }
     return softmax_.template update_max_above<Scores>(Softmax::lane_maxima(s_frag_, thresholds),
