@@ -190,7 +190,7 @@ class TileLoads {
       const auto [row, head] = p_.packed_heads.divmod(part_.packed_row0 + r);
       return p_.q.tensor.row(origin.batch, part_.at.head + head, std::int64_t{origin.row} + row);
     };
-    // A part without rows, of a rehearsal, leaves this memory to the schedule.
+    // A part without rows, of a warm-up pass, leaves this memory to the schedule.
     const bool is_whole = kByWarpgroup<Traits> && part_.rows > 0 && !divides_keys(p_, part_);
     const int units =
         (is_whole ? Traits::kBr : round_up(part_.rows, Traits::kWarpRows)) * Layout::kUnits;
