@@ -181,8 +181,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kTransposers = kHasScheduler ? 1 : 2;
   /// The pieces of V that each of them loads at once, by the registers that it has.
   static constexpr int kTransposedPieces = kProducerRegisters >= 40 ? 4 : 2;
-  /// The same where V lies by columns: with more than 1 wide kernels spill.
-  static constexpr int kReorderedPieces = kOutputCols > 128 ? 1 : kTransposedPieces;
+  /// The same where V lies by columns: with more than 1 wide kernels spill, and some with dropout.
+  static constexpr int kReorderedPieces =
+      kOutputCols > 128 || P::DropoutType::kEnabled ? 1 : kTransposedPieces;
   using LoadedVPipeline = tile::Pipeline<LoadedVTile, max(kLoadedVStages, 1)>;
   /// S, sums of P V, and O, in registers: each warpgroup holds its 64 rows of the block's Br.
   using ScoreRegisters = tile::MmaTile<Br, Bc, kConsumers * 4>;
