@@ -191,7 +191,7 @@ ATTILE_DEVICE void forward_block(const TmaForwardParams<Traits>& p, int block,
       if (p.maps.has_keys) arch::prefetch_map(p.elements.map);
     }
   }
-  smem.init(Traits::kTransposesAhead && p.maps.v_is_transposed);
+  smem.init(is_transposed_ahead(p));
   const int warpgroup = arch::uniform(arch::thread_index() / arch::kWarpgroupSize);
   if (warpgroup == Traits::kConsumers) {
     arch::reg_dealloc<Traits::kProducerRegisters>();
