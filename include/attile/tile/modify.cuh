@@ -218,12 +218,12 @@ class PreloadedModifier {
 
 /// Reads the elements of a thread's scores out of a tile of 16-bit elements in shared memory, each
 /// warp those of its rows of the tile.
-/// Shapes   Registers: an MmaTile with 16 rows for each warp; Tile: a PanelTile of a warpgroup's
-///          rows.
+/// Shapes   Registers: an MmaTile whose warps have whole rows; Tile: a PanelTile of the rows of some
+///          neighbouring warps.
 template <class Registers, class Tile>
 class ElementReader {
-  static_assert(Registers::kRegRows == 2,
-                "attile::tile::ElementReader: each warp has 16 rows of the tile");
+  static_assert(Registers::kWarpCols == Registers::kCols,
+                "attile::tile::ElementReader: each warp has all columns of its rows");
 
  public:
   ATTILE_DEVICE explicit ElementReader(const Tile& tile)
@@ -234,13 +234,16 @@ class ElementReader {
   ATTILE_DEVICE void for_each_pair(const F& f) const {
     ATTILE_UNROLL
     for (int piece = 0; piece < Registers::kCols / 16; ++piece) {
-      std::uint32_t words[4];
-      arch::load_matrices(words, reader_.address(0, piece * 16));
       ATTILE_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        Vec<typename Tile::Element, 2> pair;
-        std::memcpy(&pair, &words[i], sizeof pair);
-        f(i % 2, piece * 2 + i / 2, pair);
+      for (int rows = 0; rows < Registers::kRegRows; rows += 2) {
+        std::uint32_t words[4];
+        arch::load_matrices(words, reader_.address(rows * 8, piece * 16));
+        ATTILE_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          Vec<typename Tile::Element, 2> pair;
+          std::memcpy(&pair, &words[i], sizeof pair);
+          f(rows + i % 2, piece * 2 + i / 2, pair);
+        }
       }
     }
   }
@@ -249,7 +252,7 @@ class ElementReader {
   /// Returns the row of the tile whose address this lane gives to ldmatrix.
   ATTILE_DEVICE static int row() {
     const int thread = arch::thread_index();
-    return thread / arch::kWarpSize * 16 % Tile::kRows + thread % 16;
+    return thread / arch::kWarpSize * Registers::kWarpRows % Tile::kRows + thread % 16;
   }
 
   PieceReader<Tile> reader_;

@@ -4,6 +4,7 @@
 #include <attile/arch/launch.cuh>
 #include <attile/core/math.h>
 #include <attile/kernel/problem/kernel_traits.h>
+#include <attile/kernel/sm80/modifier_data.cuh>
 #include <attile/kernel/sm80/tuning.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
@@ -81,8 +82,11 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kQoBytes =
       kStagesOutput ? max(QTile::kBytes, OTile::kBytes) : QTile::kBytes;
   static constexpr std::size_t kPBytes = kWarpsN > 1 ? PTile::kBytes : 0;
-  static constexpr std::size_t kSharedBytes =
+  static constexpr ModifierReads kReads = TuningType::kReads;
+  using Data = ForwardData<ForwardTraits, kReads>;
+  static constexpr std::size_t kDataOffset =
       kQoBytes + KTile::kBytes + VTile::kBytes + kPBytes + RowWarps::kBytes;
+  static constexpr std::size_t kSharedBytes = kDataOffset + Data::kBytes;
   static_assert(
       kSharedBytes <= arch::kMaxSharedBytes,
       "attile::sm80::ForwardTraits: the tiles of Q (or O), K and V, of P where warps share rows, "
