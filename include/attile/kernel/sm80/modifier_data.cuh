@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/async_copy.cuh>
+#include <attile/arch/thread.cuh>
+#include <attile/core/config.h>
+#include <attile/core/index.h>
+#include <attile/core/math.h>
+#include <attile/core/tile_modifier.h>
+#include <attile/core/work_tile.h>
+#include <attile/kernel/sm80/tuning.h>
+#include <attile/tile/matrix.cuh>
+#include <attile/tile/modifier_math.h>
+#include <attile/tile/modifier_words.cuh>
+#include <attile/tile/modify.cuh>
+#include <attile/tile/panel_tile.cuh>
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+// What a score modifier reads of memory for a tile of scores, in shared memory (ModifierReads).
+
+namespace attile::sm80 {
+
+/// Names the type of a score modifier's elements.
+template <class S>
+using ElementOf = std::remove_cvref_t<decltype(*std::declval<const S&>().elements().data)>;
+
+/// Returns the elements of a work tile's rows as a matrix whose column 0 is that of key col0.
+template <class Params>
+ATTILE_DEVICE auto elements_of(const Params& p, const WorkTile& at, int col0) {
+  const auto x = p.policies.score_mod.elements();
+  const Extent extent = p.extent(at);
+  constexpr int kVectors = 1;  // as takes_elements says
+  return tile::Matrix<std::remove_pointer_t<decltype(x.data)>>{
+      x.data + at.sequence * x.batch_stride + at.head * x.head_stride + col0, x.row_stride,
+      extent.q_len, extent.kv_len - col0, kVectors};
+}
+
+/// Says whether asynchronous copies can move the elements of a score modifier 16 bytes at a time,
+/// and each score has its own.
+template <class Args>
+bool takes_elements(const Args& args) {
+  const auto x = args.score_mod.elements();
+  using T = std::remove_pointer_t<decltype(x.data)>;
+  const Tensor<T> tensor{x.data, x.batch_stride, x.head_stride, x.row_stride};
+  return x.row_stride != 0 && tile::tensor_param(tensor, args.kv_len, x.col_stride).vectors != 0;
+}
+
+/// Loads what a score modifier reads for the steps of a forward pass, and applies the modifier.
+/// This one has nothing to load: a modifier's tiles read for themselves.
+template <class Traits, ModifierReads kReads>
+struct ForwardData {
+  static constexpr std::size_t kBytes = 0;
+  static constexpr int kGroups = 0;  ///< commit groups of a step
+
+  ATTILE_DEVICE ForwardData(const typename Traits::Params&, unsigned char*) {}
+  ATTILE_DEVICE void load(const WorkTile&, int, int) const {}
+  ATTILE_DEVICE void load_next(const WorkTile&, int, int, bool) const {}
+  struct Words {
+    ATTILE_DEVICE void store() const {}
+  };
+  ATTILE_DEVICE Words read(const WorkTile&, int) const { return {}; }
+};
+
+/// Reads a word for each column beside the product of a step, and writes it to shared memory.
+template <class Traits>
+class ForwardData<Traits, ModifierReads::kColumns> {
+  using Scores = typename Traits::ScoreRegisters;
+  using Math = tile::MathOf<typename Traits::ElementType>;
+  using Tile =
+      decltype(std::declval<const typename Traits::ScoreModType&>().column_tile(ScoreBlock(),
+                                                                                Math()));
+  using Word = std::remove_cvref_t<decltype(std::declval<const Tile&>().col(0))>;
+  static_assert(sizeof(Word) == 4 && std::is_trivially_copyable_v<Word>,
+                "attile: what a column tile reads for a column is a word of 4 bytes");
+  static constexpr int kWarpCols = ceil_div(Traits::kBc, Traits::kWarps);
+
+ public:
+  static constexpr std::size_t kBytes = sizeof(Word) * kWarpCols * Traits::kWarps;
+  static constexpr int kGroups = 0;
+
+  ATTILE_DEVICE ForwardData(const typename Traits::Params& p, unsigned char* shared)
+      : p_(p), words_(reinterpret_cast<Word*>(shared)) {}
+
+  ATTILE_DEVICE void load(const WorkTile&, int, int) const {}
+  ATTILE_DEVICE void load_next(const WorkTile&, int, int, bool) const {}
+
+  /// Holds a warp's part of the words while they are on their way.
+  struct Words {
+    tile::ColumnWords<Tile, kWarpCols> mine;
+    Word* shared;
+    ATTILE_DEVICE void store() const { mine.store(shared); }
+  };
+  /// Begins to read the words of a kv tile.
+  /// Barriers one before `store`, when others still read those of the step before, and one behind
+  ///          it, before `apply`.
+  ATTILE_DEVICE Words read(const WorkTile& at, int kv_tile) const {
+    const int first = arch::thread_index() / arch::kWarpSize * kWarpCols;
+    const Extent extent = p_.extent(at);
+    const Tile tile = p_.policies.score_mod.column_tile(
+        ScoreBlock{{at.sequence, at.head, 0, 0}, extent, 1, extent.kv_len, p_.scale}, Math());
+    return {{tile, kv_tile * Traits::kBc + first, extent.kv_len}, words_ + first};
+  }
+  /// Sets S' = score_mod(scale * S).
+  template <class Coord>
+  ATTILE_DEVICE void apply(Scores& s_frag, const Coord& coord, float scale, int) const {
+    const ScoreIndex first = coord.nearest_inside(coord.at(Scores::row(0), 0));
+    const ScoreBlock block{first, coord.extent, Scores::kWarpRows, Traits::kBc, scale};
+    tile::ColumnModifier<Scores, Tile, Word>{p_.policies.score_mod.column_tile(block, Math()),
+                                             words_, coord.extent.q_len - 1 - first.row}
+        .template apply<true>(s_frag);
+  }
+
+ private:
+  const typename Traits::Params& p_;
+  Word* words_;
+};
+
+/// Copies tiles of elements of 16 bits to one of two stages while the step before is computed.
+template <class Traits>
+class ForwardData<Traits, ModifierReads::kElements> {
+  using Scores = typename Traits::ScoreRegisters;
+  using S = typename Traits::ScoreModType;
+  using Element = ElementOf<S>;
+  static_assert(sizeof(Element) == 2,
+                "attile::sm80: asynchronous copies of a modifier's elements are of 16 bits");
+  using Tile = tile::PanelTile<Traits::kBr, Traits::kBc, Element>;
+
+ public:
+  static constexpr std::size_t kBytes = 2 * Tile::kBytes;
+  static constexpr int kGroups = 1;
+
+  ATTILE_DEVICE ForwardData(const typename Traits::Params& p, unsigned char* shared)
+      : p_(p), shared_(shared) {}
+
+  /// Begins to load the elements of a step.
+  ATTILE_DEVICE void load(const WorkTile& at, int step, int kv_tile) const {
+    tile::load_async<Traits::kThreads>(stage(step), elements_of(p_, at, kv_tile * Traits::kBc),
+                                       at.row0);
+  }
+  /// Begins to load those of a step that follows another one, where there is one, in a commit group
+  /// of their own.
+  ATTILE_DEVICE void load_next(const WorkTile& at, int step, int kv_tile, bool there) const {
+    if (there) load(at, step, kv_tile);
+    arch::async_copy_commit();
+  }
+  struct Words {
+    ATTILE_DEVICE void store() const {}
+  };
+  ATTILE_DEVICE Words read(const WorkTile&, int) const { return {}; }
+
+  /// Sets S' = score_mod(scale * S).
+  template <class Coord>
+  ATTILE_DEVICE void apply(Scores& s_frag, const Coord& coord, float scale, int step) const {
+    const tile::Modifier<Scores, Coord, S, tile::MathOf<typename Traits::ElementType>> modifier(
+        coord, p_.policies.score_mod, scale);
+    const tile::ElementReader<Scores, Tile> reader(stage(step));
+    tile::ElementModifier<decltype(modifier), decltype(reader)>{modifier, reader}
+        .template apply<true>(s_frag);
+  }
+
+ private:
+  ATTILE_DEVICE Tile stage(int step) const { return {shared_ + step % 2 * Tile::kBytes}; }
+
+  const typename Traits::Params& p_;
+  unsigned char* shared_;
+};
+
+}  // namespace attile::sm80
