@@ -260,12 +260,12 @@ class ElementReader {
 
 /// Holds the elements of a thread's scores, read out of a tile of 16-bit elements in shared memory
 /// whose columns are the rows of the registers, each warp those of its rows of the registers.
-/// Shapes   Registers: an MmaTile with 16 rows for each warp, of which row r has column r modulo
+/// Shapes   Registers: an MmaTile whose warps have whole rows, of which row r has column r modulo
 ///          the tile's columns; their columns are the tile's rows.
 template <class Registers, class Tile>
 class TransposedElements {
-  static_assert(Registers::kRegRows == 2 && Registers::kCols == Tile::kRows,
-                "attile::tile::TransposedElements: each warp has 16 rows of the registers");
+  static_assert(Registers::kWarpCols == Tile::kRows,
+                "attile::tile::TransposedElements: each warp has all columns of its rows");
 
  public:
   ATTILE_DEVICE explicit TransposedElements(const Tile& tile) {
@@ -274,24 +274,42 @@ class TransposedElements {
     const int col = Registers::warp_row() % Tile::kCols;
     ATTILE_UNROLL
     for (int piece = 0; piece < kPieces; ++piece) {
-      arch::load_matrices_transposed(words_[piece], reader.address(piece * 16, col));
+      ATTILE_UNROLL
+      for (int rows = 0; rows < Registers::kRegRows / 2; ++rows) {
+        arch::load_matrices_transposed(words_[piece][rows],
+                                       reader.address(piece * 16, col + rows * 16));
+      }
     }
   }
 
   /// Returns the element of the score in registers (r, c) of the TransposedRegisters.
   ATTILE_DEVICE typename Tile::Element at(int r, int c) const {
     Vec<typename Tile::Element, 2> pair;
-    std::memcpy(&pair, &words_[r / 4][r / 2 % 2 * 2 + c], sizeof pair);
+    std::memcpy(&pair, &words_[r / 4][c / 2][r / 2 % 2 * 2 + c % 2], sizeof pair);
     return pair[r % 2];
   }
 
  private:
   static constexpr int kPieces = Registers::kCols / 16;
-  Array<std::uint32_t, kPieces, 4> words_;
+  Array<std::uint32_t, kPieces, Registers::kRegRows / 2, 4> words_;
 };
 
 /// Stands for elements that nobody has read: a modifier's tile reads them, if it has some.
 struct NoElements {};
+/// Stands for data that a modifier's column tile reads.
+struct ColumnElements {};
+
+/// Gives the column tiles of a score modifier as its tiles.
+template <class S>
+struct ByColumns {
+  using Modifier = S;
+  const S& mod;
+
+  template <class Math>
+  ATTILE_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {
+    return mod.column_tile(block, math);
+  }
+};
 
 /// Applies a modifier whose tiles have elements to scores, with elements that `reader` has.
 template <class Modifier, class Reader>

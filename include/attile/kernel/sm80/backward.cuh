@@ -35,12 +35,14 @@ struct QueryStage {
   typename Traits::DoTile dout;  // (Br, Dv)
   float* lse;                    // (Br)
   float* delta;                  // (Br)
+  typename Traits::ElementTile elements;  // (Br, Bc) of the score modifier, with kElements
 
   ATTILE_DEVICE explicit QueryStage(unsigned char* shared)
       : q{shared},
         dout{shared + Traits::QTile::kBytes},
         lse(reinterpret_cast<float*>(shared + Traits::QTile::kBytes + Traits::DoTile::kBytes)),
-        delta(lse + Traits::kBr) {}
+        delta(lse + Traits::kBr),
+        elements{reinterpret_cast<unsigned char*>(delta + Traits::kBr)} {}
 
   /// Begins to load the rows of a work tile. Scope    all threads of the block.
   ATTILE_DEVICE void load(const BackwardParams<Traits>& p, const WorkTile& at) const {
@@ -52,6 +54,9 @@ struct QueryStage {
     for (int i = arch::thread_index(); i < 2 * kUnits; i += kThreads) {
       const float* const from = i < kUnits ? p.row_lse + stat : p.delta + stat - Traits::kBr;
       arch::async_copy_16(arch::shared_address(lse + i * 4), from + i * 4, true);
+    }
+    if constexpr (Traits::kReads == ModifierReads::kElements) {
+      tile::load_async<kThreads>(elements, elements_of(p, at, at.kv_tile() * Traits::kBc), at.row0);
     }
   }
 };
@@ -285,8 +290,17 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
     make_scores(p_frag, p, k_smem, smem);    // line 10
     make_dp<Traits>(ds_frag, v_smem, smem);  // line 13
     tile::TransposedRegisters<Scores> p_rows{p_frag}, ds_rows{ds_frag};
-    probabilities_and_gradient(edge, p_rows, ds_rows, p, coord, smem.lse, smem.delta, sampler,
-                               gradient_of<Traits>(shared));
+    const auto make_gradient = [&](const auto& elements) {
+      probabilities_and_gradient(edge, p_rows, ds_rows, p, coord, smem.lse, smem.delta, sampler,
+                                 gradient_of<Traits>(shared), elements);
+    };
+    if constexpr (Traits::kReads == ModifierReads::kElements) {
+      make_gradient(tile::TransposedElements<Scores, typename Traits::ElementTile>(smem.elements));
+    } else if constexpr (Traits::kReads == ModifierReads::kColumns) {
+      make_gradient(tile::ColumnElements{});
+    } else {
+      make_gradient(tile::NoElements{});
+    }
     add_dk_dv<Traits>(dk_frag, dv_frag, p_frag, ds_frag, smem, p_smem, ds_smem);
     constexpr bool kSumFirst = kKept<Traits> == Kept::kKvBlock;
     float* sum = nullptr;

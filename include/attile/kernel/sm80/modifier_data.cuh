@@ -27,6 +27,19 @@ namespace attile::sm80 {
 template <class S>
 using ElementOf = std::remove_cvref_t<decltype(*std::declval<const S&>().elements().data)>;
 
+/// Names that type, or T where a score modifier has none.
+template <class S, class T>
+struct ElementOrInputOf {
+  using type = T;
+};
+template <class S, class T>
+  requires(requires(const S& mod) { mod.elements(); })
+struct ElementOrInputOf<S, T> {
+  using type = ElementOf<S>;
+};
+template <class S, class T>
+using ElementOrInput = typename ElementOrInputOf<S, T>::type;
+
 /// Returns the elements of a work tile's rows as a matrix whose column 0 is that of key col0.
 template <class Params>
 ATTILE_DEVICE auto elements_of(const Params& p, const WorkTile& at, int col0) {

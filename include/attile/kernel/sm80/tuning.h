@@ -107,8 +107,9 @@ struct DecodeTuning {
 /// DqWarpsN warps of a row of dQ; each has Br / (Warps / DqWarpsN) rows, a multiple of 16.
 /// Stages   tiles of Q and dO in shared memory: with 2 the next are in flight for a whole step.
 /// Fp32Products  how fp32 is multiplied.
+/// Reads    how a score modifier's data are read.
 template <int Warps = 0, int WarpsN = 0, int DqWarpsN = 0, int ResidentBlocks = 1, int Stages = 1,
-          Products Fp32Products = Products::k3xTf32>
+          Products Fp32Products = Products::k3xTf32, ModifierReads Reads = ModifierReads::kAny>
 struct BackwardTuning {
   static_assert(Warps >= 0 && Warps <= 32, "attile::sm80::BackwardTuning: at most 32 warps");
   static_assert(ResidentBlocks >= 1, "attile::sm80::BackwardTuning: at least 1 block");
@@ -117,6 +118,7 @@ struct BackwardTuning {
   static constexpr int kBlocksPerSm = ResidentBlocks;
   static constexpr int kStages = Stages;
   static constexpr Products kProducts = Fp32Products;
+  static constexpr ModifierReads kReads = Reads;
 
   static constexpr int warps_n(int dim) { return WarpsN > 0 ? WarpsN : dim > 128 ? 2 : 1; }
   static constexpr int warps(int bc, int dim) { return Warps > 0 ? Warps : bc / 16 * warps_n(dim); }
