@@ -105,6 +105,9 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
 
   static constexpr std::size_t kStatBytes = sizeof(float) * Br;
   static constexpr ModifierReads kReads = TuningType::kReads;
+  static Check check_reads(const typename P::ScoreModType& mod) {
+    return sm80::check_reads<kReads>(mod);
+  }
   using ElementTile = tile::PanelTile<Br, Bc, ElementOrInput<typename P::ScoreModType, T>>;
   static constexpr std::size_t kElementBytes =
       kReads == ModifierReads::kElements ? ElementTile::kBytes : 0;

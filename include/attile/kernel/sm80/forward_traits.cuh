@@ -83,6 +83,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
       kStagesOutput ? max(QTile::kBytes, OTile::kBytes) : QTile::kBytes;
   static constexpr std::size_t kPBytes = kWarpsN > 1 ? PTile::kBytes : 0;
   static constexpr ModifierReads kReads = TuningType::kReads;
+  static Check check_reads(const typename P::ScoreModType& mod) {
+    return sm80::check_reads<kReads>(mod);
+  }
   using Data = ForwardData<ForwardTraits, kReads>;
   static constexpr std::size_t kDataOffset =
       kQoBytes + KTile::kBytes + VTile::kBytes + kPBytes + RowWarps::kBytes;

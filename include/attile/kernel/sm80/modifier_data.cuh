@@ -3,9 +3,12 @@
 
 #include <attile/arch/async_copy.cuh>
 #include <attile/arch/thread.cuh>
+#include <attile/core/check.h>
 #include <attile/core/config.h>
 #include <attile/core/index.h>
 #include <attile/core/math.h>
+#include <attile/core/status.h>
+#include <attile/core/tensor.h>
 #include <attile/core/tile_modifier.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/sm80/tuning.h>
@@ -45,20 +48,33 @@ template <class Params>
 ATTILE_DEVICE auto elements_of(const Params& p, const WorkTile& at, int col0) {
   const auto x = p.policies.score_mod.elements();
   const Extent extent = p.extent(at);
-  constexpr int kVectors = 1;  // as takes_elements says
-  return tile::Matrix<std::remove_pointer_t<decltype(x.data)>>{
-      x.data + at.sequence * x.batch_stride + at.head * x.head_stride + col0, x.row_stride,
-      extent.q_len, extent.kv_len - col0, kVectors};
+  constexpr int kVectors = 1;
+  return tile::AlignedMatrix<std::remove_pointer_t<decltype(x.data)>>{
+      {x.data + at.sequence * x.batch_stride + at.head * x.head_stride + col0, x.row_stride,
+       extent.q_len, extent.kv_len - col0, kVectors}};
 }
 
-/// Says whether asynchronous copies can move the elements of a score modifier 16 bytes at a time,
-/// and each score has its own.
-template <class Args>
-bool takes_elements(const Args& args) {
-  const auto x = args.score_mod.elements();
-  using T = std::remove_pointer_t<decltype(x.data)>;
-  const Tensor<T> tensor{x.data, x.batch_stride, x.head_stride, x.row_stride};
-  return x.row_stride != 0 && tile::tensor_param(tensor, args.kv_len, x.col_stride).vectors != 0;
+/// Refuses a score modifier whose values do not let a kernel read its data that way.
+template <ModifierReads kReads, class S>
+Check check_reads(const S& mod) {
+  if constexpr (kReads == ModifierReads::kColumns) {
+    if (!mod.reads_columns()) {
+      return refuse(
+          "this sm80 kernel reads a score modifier's data once for each column, and reads_columns "
+          "says that they differ between rows");
+    }
+  }
+  if constexpr (kReads == ModifierReads::kElements) {
+    const auto x = mod.elements();
+    const Tensor tensor{x.data, x.batch_stride, x.head_stride, x.row_stride};
+    constexpr int kUnit = 16 / sizeof *x.data;
+    if (x.row_stride == 0 || tile::tensor_param(tensor, kUnit, x.col_stride).vectors == 0) {
+      return refuse(
+          "this sm80 kernel copies the score modifier's elements 16 bytes at a time: their address "
+          "and strides must be multiples of 16 bytes, columns contiguous, and rows not one");
+    }
+  }
+  return {};
 }
 
 /// Loads what a score modifier reads for the steps of a forward pass, and applies the modifier.
