@@ -260,17 +260,18 @@ class ElementReader {
 
 /// Holds the elements of a thread's scores, read out of a tile of 16-bit elements in shared memory
 /// whose columns are the rows of the registers, each warp those of its rows of the registers.
-/// Shapes   Registers: an MmaTile whose warps have whole rows, of which row r has column r modulo
-///          the tile's columns; their columns are the tile's rows.
+/// Shapes   Registers: an MmaTile, of which row r has column r modulo the tile's columns; their
+///          columns are the tile's rows.
 template <class Registers, class Tile>
 class TransposedElements {
-  static_assert(Registers::kWarpCols == Tile::kRows,
-                "attile::tile::TransposedElements: each warp has all columns of its rows");
+  static_assert(Registers::kCols == Tile::kRows,
+                "attile::tile::TransposedElements: the columns of the registers are the tile's rows");
 
  public:
   ATTILE_DEVICE explicit TransposedElements(const Tile& tile) {
     const int lane = arch::thread_index() % arch::kWarpSize;
-    const PieceReader<Tile> reader(tile, lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    const PieceReader<Tile> reader(tile, Registers::warp_col() + lane % 8 + lane / 16 * 8,
+                                   lane / 8 % 2);
     const int col = Registers::warp_row() % Tile::kCols;
     ATTILE_UNROLL
     for (int piece = 0; piece < kPieces; ++piece) {
@@ -290,12 +291,14 @@ class TransposedElements {
   }
 
  private:
-  static constexpr int kPieces = Registers::kCols / 16;
+  static constexpr int kPieces = Registers::kWarpCols / 16;
   Array<std::uint32_t, kPieces, Registers::kRegRows / 2, 4> words_;
 };
 
 /// Stands for elements that nobody has read: a modifier's tile reads them, if it has some.
 struct NoElements {};
+/// Stands for those of scores that a modifier has been applied to, whose derivative is 1.
+struct AppliedElements {};
 /// Stands for data that a modifier's column tile reads.
 struct ColumnElements {};
 

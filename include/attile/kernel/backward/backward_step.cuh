@@ -97,7 +97,8 @@ ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex
 /// Calls f(modifier) with what applies the score modifier to the raw scores in `s_frag`
 /// (tile::ThreadModifier). With kMasked columns may be behind the last one, in whose place it takes
 /// the last one. `elements`: those of the scores, where they have been read (TransposedElements),
-/// or the words of their diagonals (DiagonalWords); ColumnElements have it read by columns.
+/// or the words of their diagonals (DiagonalWords); ColumnElements have it read by columns, and
+/// AppliedElements leave scores as they are.
 template <bool kMasked, class Registers, class Params, class Elements, class F>
 ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile::TileCoord& coord,
                                  const Elements& elements, const F& f) {
@@ -117,6 +118,8 @@ ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile:
     const auto of_tile = p.policies.score_mod.diagonal_tile(block, Math());
     using Tile = std::remove_const_t<decltype(of_tile)>;
     f(tile::DiagonalModifier<Registers, Tile, typename Elements::Element>{of_tile, elements});
+  } else if constexpr (std::is_same_v<Elements, tile::AppliedElements>) {
+    f([](float s, int, int) { return ModifiedScore<float>{s, 1.0f}; });
   } else if constexpr (std::is_same_v<Elements, tile::ColumnElements>) {
     using ByColumns = tile::ByColumns<S>;
     const ByColumns by_columns{mod};

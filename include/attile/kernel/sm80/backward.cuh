@@ -97,6 +97,32 @@ ATTILE_DEVICE void make_scores(typename Traits::ScoreRegisters& s, const Backwar
   if constexpr (Traits::kBeginsAtHalf) with_half_lse([](float& x, float half) { x += half; });
 }
 
+/// Sets S' = score_mod(scale * S), where the modifier's data are read ahead of dP.
+template <class Traits>
+ATTILE_DEVICE void modify_scores(typename Traits::ScoreRegisters& s_frag,
+                                 const BackwardParams<Traits>& p, const tile::TileCoord& coord,
+                                 const QueryStage<Traits>& smem) {
+  using Scores = typename Traits::ScoreRegisters;
+  using Rows = tile::TransposedRegisters<Scores>;
+  Rows rows{s_frag};
+  const auto modify = [&](const auto& elements) {
+    with_modifier<true>(rows, p, coord, elements, [&](const auto& modifier) {
+      ATTILE_UNROLL
+      for (int r = 0; r < Rows::kRegRows; ++r) {
+        ATTILE_UNROLL
+        for (int c = 0; c < Rows::kRegCols; ++c) {
+          rows.at(r, c) = modifier(rows.at(r, c), r, c).value;
+        }
+      }
+    });
+  };
+  if constexpr (Traits::kReads == ModifierReads::kElements) {
+    modify(tile::TransposedElements<Scores, typename Traits::ElementTile>(smem.elements));
+  } else if constexpr (Traits::kReads == ModifierReads::kColumns) {
+    modify(tile::ColumnElements{});
+  }
+}
+
 /// Computes dP^T = V dO^T (line 13).
 template <class Traits>
 ATTILE_DEVICE void make_dp(typename Traits::ScoreRegisters& dp,
@@ -190,6 +216,7 @@ inline constexpr Kept kKept = [] {
   if (Traits::kDqMode == DqMode::kInOrder) {
     return Traits::kBeginsAtHalf || kShortFastPath ? Kept::kBatch : Kept::kBatchAndCol0;
   }
+  if (Traits::kReads != ModifierReads::kAny) return Kept::kKvBlock;
   const bool keeps_kv_block =
       Traits::kBeginsAtHalf && Traits::kDqCols <= 128 && Traits::kStages == 1;
   return keeps_kv_block ? Kept::kKvBlock : Kept::kBatchAndCol0;
@@ -287,20 +314,12 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
     if constexpr (Traits::kStages == 2) load_next();
 
     Scores p_frag, ds_frag;
-    make_scores(p_frag, p, k_smem, smem);    // line 10
+    make_scores(p_frag, p, k_smem, smem);  // line 10
+    modify_scores(p_frag, p, coord, smem);
     make_dp<Traits>(ds_frag, v_smem, smem);  // line 13
     tile::TransposedRegisters<Scores> p_rows{p_frag}, ds_rows{ds_frag};
-    const auto make_gradient = [&](const auto& elements) {
-      probabilities_and_gradient(edge, p_rows, ds_rows, p, coord, smem.lse, smem.delta, sampler,
-                                 gradient_of<Traits>(shared), elements);
-    };
-    if constexpr (Traits::kReads == ModifierReads::kElements) {
-      make_gradient(tile::TransposedElements<Scores, typename Traits::ElementTile>(smem.elements));
-    } else if constexpr (Traits::kReads == ModifierReads::kColumns) {
-      make_gradient(tile::ColumnElements{});
-    } else {
-      make_gradient(tile::NoElements{});
-    }
+    probabilities_and_gradient(edge, p_rows, ds_rows, p, coord, smem.lse, smem.delta, sampler,
+                               gradient_of<Traits>(shared), typename Traits::ReadElements());
     add_dk_dv<Traits>(dk_frag, dv_frag, p_frag, ds_frag, smem, p_smem, ds_smem);
     constexpr bool kSumFirst = kKept<Traits> == Kept::kKvBlock;
     float* sum = nullptr;

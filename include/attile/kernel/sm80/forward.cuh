@@ -164,7 +164,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   tile::load_left_async<typename Traits::K, kThreads>(q_smem, p.q_of(at), at.row0);  // line 4
   if (range.first < range.last) {
     kv_smem.load_k(p.kv_tile(at, range.first));
-    data.load(at, range.first, p.kv_tile(at, range.first));
+    data.load(at, range.first);
   }
   arch::async_copy_commit();
   Outputs o_frag;  // line 5
@@ -188,7 +188,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     arch::barrier();  // K has arrived before anyone reads it; V has been read before it is loaded
     kv_smem.load_v(kv_tile);
     arch::async_copy_commit();
-    data.load_next(here, step + 1, kv_tile + 1, step + 1 < range.last);
+    data.load_next(here, step + 1, range.last);
     const auto words = data.read(here, kv_tile);
     if constexpr (Fusion::kChangesInputs) {
       fusion.k_loaded(kv_smem.k, here, kv_tile * kBc);

@@ -86,7 +86,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static Check check_reads(const typename P::ScoreModType& mod) {
     return sm80::check_reads<kReads>(mod);
   }
-  using Data = ForwardData<ForwardTraits, kReads>;
+  using Data = ForwardData<ForwardTraits, kReads>;  ///< of a score modifier
   static constexpr std::size_t kDataOffset =
       kQoBytes + KTile::kBytes + VTile::kBytes + kPBytes + RowWarps::kBytes;
   static constexpr std::size_t kSharedBytes = kDataOffset + Data::kBytes;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/arch/async_copy.cuh>
+#include <attile/arch/opaque.h>
 #include <attile/arch/thread.cuh>
 #include <attile/core/check.h>
 #include <attile/core/config.h>
@@ -85,8 +86,8 @@ struct ForwardData {
   static constexpr int kGroups = 0;  ///< commit groups of a step
 
   ATTILE_DEVICE ForwardData(const typename Traits::Params&, unsigned char*) {}
-  ATTILE_DEVICE void load(const WorkTile&, int, int) const {}
-  ATTILE_DEVICE void load_next(const WorkTile&, int, int, bool) const {}
+  ATTILE_DEVICE void load(const WorkTile&, int) const {}
+  ATTILE_DEVICE void load_next(const WorkTile&, int, int) const {}
   struct Words {
     ATTILE_DEVICE void store() const {}
   };
@@ -113,24 +114,23 @@ class ForwardData<Traits, ModifierReads::kColumns> {
   ATTILE_DEVICE ForwardData(const typename Traits::Params& p, unsigned char* shared)
       : p_(p), words_(reinterpret_cast<Word*>(shared)) {}
 
-  ATTILE_DEVICE void load(const WorkTile&, int, int) const {}
-  ATTILE_DEVICE void load_next(const WorkTile&, int, int, bool) const {}
+  ATTILE_DEVICE void load(const WorkTile&, int) const {}
+  ATTILE_DEVICE void load_next(const WorkTile&, int, int) const {}
 
   /// Holds a warp's part of the words while they are on their way.
   struct Words {
     tile::ColumnWords<Tile, kWarpCols> mine;
-    Word* shared;
-    ATTILE_DEVICE void store() const { mine.store(shared); }
+    Word* shared;  ///< of all warps
+    ATTILE_DEVICE void store() const { mine.store(shared + warp_col()); }
   };
   /// Begins to read the words of a kv tile.
   /// Barriers one before `store`, when others still read those of the step before, and one behind
   ///          it, before `apply`.
   ATTILE_DEVICE Words read(const WorkTile& at, int kv_tile) const {
-    const int first = arch::thread_index() / arch::kWarpSize * kWarpCols;
     const Extent extent = p_.extent(at);
     const Tile tile = p_.policies.score_mod.column_tile(
         ScoreBlock{{at.sequence, at.head, 0, 0}, extent, 1, extent.kv_len, p_.scale}, Math());
-    return {{tile, kv_tile * Traits::kBc + first, extent.kv_len}, words_ + first};
+    return {{tile, kv_tile * Traits::kBc + warp_col(), extent.kv_len}, words_};
   }
   /// Sets S' = score_mod(scale * S).
   template <class Coord>
@@ -143,6 +143,12 @@ class ForwardData<Traits, ModifierReads::kColumns> {
   }
 
  private:
+  /// Returns the first column whose word the warp reads, computed anew: a register that is kept
+  /// would be one that spills.
+  ATTILE_DEVICE static int warp_col() {
+    return arch::opaque(arch::thread_index()) / arch::kWarpSize * kWarpCols;
+  }
+
   const typename Traits::Params& p_;
   Word* words_;
 };
@@ -165,14 +171,13 @@ class ForwardData<Traits, ModifierReads::kElements> {
       : p_(p), shared_(shared) {}
 
   /// Begins to load the elements of a step.
-  ATTILE_DEVICE void load(const WorkTile& at, int step, int kv_tile) const {
-    tile::load_async<Traits::kThreads>(stage(step), elements_of(p_, at, kv_tile * Traits::kBc),
-                                       at.row0);
+  ATTILE_DEVICE void load(const WorkTile& at, int step) const {
+    const int col0 = p_.kv_tile(at, step) * Traits::kBc;
+    tile::load_async<Traits::kThreads>(stage(step), elements_of(p_, at, col0), at.row0);
   }
-  /// Begins to load those of a step that follows another one, where there is one, in a commit group
-  /// of their own.
-  ATTILE_DEVICE void load_next(const WorkTile& at, int step, int kv_tile, bool there) const {
-    if (there) load(at, step, kv_tile);
+  /// Begins to load those of a step of all before `last` in a commit group of their own.
+  ATTILE_DEVICE void load_next(const WorkTile& at, int step, int last) const {
+    if (step < last) load(at, step);
     arch::async_copy_commit();
   }
   struct Words {
