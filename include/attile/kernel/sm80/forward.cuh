@@ -206,7 +206,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     if (step + 1 < range.last) kv_smem.load_k(p.kv_tile(here, step + 1));
     arch::async_copy_commit();
     if (!seen) continue;
-    if constexpr (Traits::kReads != ModifierReads::kAny) {
+    if constexpr (Traits::kModifiesOnce) {
       data.apply(s_frag, coord, scale, step);
       if (!p.is_full(here, mine, step, kv_tile)) {
         tile::hide(s_frag, coord, p.mask_in_tile(mine.full(step)));

@@ -81,17 +81,30 @@ Check check_reads(const S& mod) {
 /// Loads what a score modifier reads for the steps of a forward pass, and applies the modifier.
 /// This one has nothing to load: a modifier's tiles read for themselves.
 template <class Traits, ModifierReads kReads>
-struct ForwardData {
+class ForwardData {
+  using Scores = typename Traits::ScoreRegisters;
+
+ public:
   static constexpr std::size_t kBytes = 0;
   static constexpr int kGroups = 0;  ///< commit groups of a step
 
-  ATTILE_DEVICE ForwardData(const typename Traits::Params&, unsigned char*) {}
+  ATTILE_DEVICE ForwardData(const typename Traits::Params& p, unsigned char*) : p_(p) {}
   ATTILE_DEVICE void load(const WorkTile&, int) const {}
   ATTILE_DEVICE void load_next(const WorkTile&, int, int) const {}
   struct Words {
     ATTILE_DEVICE void store() const {}
   };
   ATTILE_DEVICE Words read(const WorkTile&, int) const { return {}; }
+  template <class Coord>
+  ATTILE_DEVICE void apply(Scores& s_frag, const Coord& coord, float scale, int) const {
+    using S = typename Traits::ScoreModType;
+    using Math = tile::MathOf<typename Traits::ElementType>;
+    tile::Modifier<Scores, Coord, S, Math>(coord, p_.policies.score_mod, scale)
+        .template apply<true>(s_frag);
+  }
+
+ private:
+  const typename Traits::Params& p_;
 };
 
 /// Reads a word for each column beside the product of a step, and writes it to shared memory.
