@@ -159,8 +159,7 @@ inline constexpr bool kHasElementTiles = [] {
 template <class Args>
 constexpr bool has_wide_tiles(TileSet set) {
   using S = typename Args::ScoreModType;
-  using Tile =
-      decltype(modifier_of_tile(std::declval<const S&>(), ScoreBlock(), StandardMath()));
+  using Tile = decltype(modifier_of_tile(std::declval<const S&>(), ScoreBlock(), StandardMath()));
   return !Args::DropoutType::kEnabled && IntervalMask<MaskInTiles<typename Args::MaskType>> &&
          (has_columns(set) || (!kIsIdentity<S> && !kReadsMemory<Tile>));
 }

@@ -68,10 +68,9 @@ struct Sm80Forward {
           : sm80_forward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>,
                                Fp8<typename Args::Elements::K>,
                                Args::Elements::kFp8Queries&& kSharedKb >= 163, kTall));
-  using type =
-      ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
-                sm80::Tuning<kTiles.warps, kTiles.warps_n, kTiles.blocks_per_sm,
-                             sm80::Products::k3xTf32, reads_of(kTileSet)>>;
+  using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
+                         sm80::Tuning<kTiles.warps, kTiles.warps_n, kTiles.blocks_per_sm,
+                                      sm80::Products::k3xTf32, reads_of(kTileSet)>>;
 };
 
 template <class Args, int D, int Dv, TileSet kTileSet>
@@ -146,21 +145,18 @@ struct Sm80Backward {
                                   IntervalMask<MaskInTiles<typename Args::MaskType>> &&
                                   Args::SequencesType::kUniform && !kHasElements<S, StandardMath>;
   static constexpr Sm80BackwardTiles kTiles = fitted<typename Args::MaskType>(
-      sizeof(typename Args::ElementType) == 4
-          ? sm80_fp32_backward_tiles(max(D, Dv), kSharedKb)
+      sizeof(typename Args::ElementType) == 4 ? sm80_fp32_backward_tiles(max(D, Dv), kSharedKb)
       : kTileSet != TileSet::kAny
           ? sm80_modifier_backward_tiles(max(D, Dv), kSharedKb, kTileSet)
           : sm80_backward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>, kLarger));
-  using type =
-      sm80::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::Elements,
-                           typename Args::Policies, Dv, kMode,
-                           sm80::BackwardTuning<kTiles.warps, kTiles.warps_n, kTiles.dq_warps_n,
-                                                kTiles.blocks_per_sm, kTiles.stages,
-                                                sm80::Products::k3xTf32, reads_of(kTileSet)>>;
+  using type = sm80::BackwardTraits<
+      kTiles.br, kTiles.bc, D, typename Args::Elements, typename Args::Policies, Dv, kMode,
+      sm80::BackwardTuning<kTiles.warps, kTiles.warps_n, kTiles.dq_warps_n, kTiles.blocks_per_sm,
+                           kTiles.stages, sm80::Products::k3xTf32, reads_of(kTileSet)>>;
 };
 
-/// Says whether there are sm80 kernels with a set of tiles, beside those of kAny: up to 128 columns,
-/// and backward without what would take registers beside the modifier.
+/// Says whether there are sm80 kernels with a set of tiles, beside those of kAny: up to 128
+/// columns, and backward without what would take registers beside the modifier.
 template <class Args, int D, int Dv, int kSharedKb, TileSet kTileSet>
 inline constexpr bool kHasSm80Set = [] {
   using S = typename Args::ScoreModType;

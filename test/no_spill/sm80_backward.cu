@@ -44,5 +44,6 @@ bool compiled() {
   using enum detail::TileSet;
   const NamedKernels named;
   return reads<64, NoMask, kColumns>() && reads<64, Causal, kElements>() &&
-         reads<128, Causal, kColumns>() && reads<128, NoMask, kElements>() && each_fp32_policy(named) && each_16_bit_policy(named);
+         reads<128, Causal, kColumns>() && reads<128, NoMask, kElements>() &&
+         each_fp32_policy(named) && each_16_bit_policy(named);
 }

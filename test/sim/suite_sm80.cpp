@@ -55,9 +55,9 @@ using Deep =
 /// do not let them those that read as its tiles do.
 template <int Br, int Bc, attile::sm80::ModifierReads kReads, int Stages = 1>
 struct ReadingTiles
-    : MatrixTiles<Br, Bc, Tuning<4, 1, 2, attile::sm80::Products::k3xTf32, kReads>,
-                  BackwardTuning<4, 1, Bc / 32, 2, Stages, attile::sm80::Products::k3xTf32,
-                                 kReads>> {
+    : MatrixTiles<
+          Br, Bc, Tuning<4, 1, 2, attile::sm80::Products::k3xTf32, kReads>,
+          BackwardTuning<4, 1, Bc / 32, 2, Stages, attile::sm80::Products::k3xTf32, kReads>> {
   template <class Args, class Dim>
   using Fallback = attile::sm80::DefaultForwardTraits<Args, Dim::D, Dim::Dv>;
   template <class Args, class Dim, attile::DqMode kMode>
@@ -110,11 +110,15 @@ const bool kRegistered = [] {
   suite.backward<__half>("d128", simulated<Deep>(kWideCost), policies<kNone>);
   suite.forward<__half>("columns", simulated<Columns>(kSeveralTiles),
                         policies<kHalfBias, kBias, kLearnedBiasDropout>);
-  suite.forward<__nv_bfloat16>("columns_d128", simulated<Columns128>(kSeveralTiles), policies<kHalfBias>);
+  suite.forward<__nv_bfloat16>("columns_d128", simulated<Columns128>(kSeveralTiles),
+                               policies<kHalfBias>);
   suite.forward<__half>("elements", simulated<Elements>(kSeveralTiles), policies<kHalfBias>);
-  suite.forward<__nv_bfloat16>("elements_d128", simulated<Elements128>(kSeveralTiles), policies<kHalfBias>);
-  suite.backward<__half>("columns", simulated<ColumnsBackward>(kSeveralTiles), policies<kHalfBias, kBias>);
-  suite.backward<__half>("elements", simulated<ElementsBackward>(kSeveralTiles), policies<kHalfBias>);
+  suite.forward<__nv_bfloat16>("elements_d128", simulated<Elements128>(kSeveralTiles),
+                               policies<kHalfBias>);
+  suite.backward<__half>("columns", simulated<ColumnsBackward>(kSeveralTiles),
+                         policies<kHalfBias, kBias>);
+  suite.backward<__half>("elements", simulated<ElementsBackward>(kSeveralTiles),
+                         policies<kHalfBias>);
   suite.backward<__nv_bfloat16>("elements_in_order", simulated<ElementsInOrder>(kSeveralTiles),
                                 policies<kHalfBias>);
   suite.forward<__half>("lines", simulated<Lines>(),

@@ -218,7 +218,8 @@ class PreloadedModifier {
 
 /// Reads the elements of a thread's scores out of a tile of 16-bit elements in shared memory, each
 /// warp those of its rows of the tile.
-/// Shapes   Registers: an MmaTile whose warps have whole rows; Tile: a PanelTile of the rows of some
+/// Shapes   Registers: an MmaTile whose warps have whole rows; Tile: a PanelTile of the rows of
+/// some
 ///          neighbouring warps.
 template <class Registers, class Tile>
 class ElementReader {
@@ -264,8 +265,9 @@ class ElementReader {
 ///          columns are the tile's rows.
 template <class Registers, class Tile>
 class TransposedElements {
-  static_assert(Registers::kCols == Tile::kRows,
-                "attile::tile::TransposedElements: the columns of the registers are the tile's rows");
+  static_assert(
+      Registers::kCols == Tile::kRows,
+      "attile::tile::TransposedElements: the columns of the registers are the tile's rows");
 
  public:
   ATTILE_DEVICE explicit TransposedElements(const Tile& tile) {

@@ -125,8 +125,7 @@ ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile:
     const ByColumns by_columns{mod};
     const tile::Modifier<Registers, tile::TileCoord, ByColumns, Math> modifier(coord, by_columns,
                                                                                p.scale);
-    modifier.template with<kMasked>(s_frag,
-                                    [&](const auto& of_thread, int, int) { f(of_thread); });
+    modifier.template with<kMasked>(s_frag, [&](const auto& of_thread, int, int) { f(of_thread); });
   } else {
     const tile::Modifier<Registers, tile::TileCoord, S, Math> modifier(coord, mod, p.scale);
     if constexpr (!std::is_same_v<Elements, tile::NoElements>) {

@@ -31,10 +31,10 @@ namespace attile::sm80 {
 /// Holds one stage of the loop in shared memory: Q, dO and the statistics of a tile of query rows.
 template <class Traits>
 struct QueryStage {
-  typename Traits::QTile q;      // (Br, D)
-  typename Traits::DoTile dout;  // (Br, Dv)
-  float* lse;                    // (Br)
-  float* delta;                  // (Br)
+  typename Traits::QTile q;               // (Br, D)
+  typename Traits::DoTile dout;           // (Br, Dv)
+  float* lse;                             // (Br)
+  float* delta;                           // (Br)
   typename Traits::ElementTile elements;  // (Br, Bc) of the score modifier, with kElements
 
   ATTILE_DEVICE explicit QueryStage(unsigned char* shared)

@@ -112,8 +112,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
                                                   !kHasGradient<typename P::ScoreModType>),
                 "attile::sm80::BackwardTraits: ModifierReads are of a modifier that adds to scores "
                 "and has no gradient");
-  using ReadElements = std::conditional_t<kReads == ModifierReads::kAny, tile::NoElements,
-                                          tile::AppliedElements>;
+  using ReadElements =
+      std::conditional_t<kReads == ModifierReads::kAny, tile::NoElements, tile::AppliedElements>;
   using ElementTile = tile::PanelTile<Br, Bc, ElementOrInput<typename P::ScoreModType, T>>;
   static constexpr std::size_t kElementBytes =
       kReads == ModifierReads::kElements ? ElementTile::kBytes : 0;

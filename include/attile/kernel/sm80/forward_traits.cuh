@@ -94,7 +94,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// takes fewer registers: where it reads nothing behind the last column.
   static constexpr bool kModifiesOnce = [] {
     using S = typename P::ScoreModType;
-    using Tile = decltype(modifier_of_tile(std::declval<const S&>(), ScoreBlock(), tile::FastMath()));
+    using Tile =
+        decltype(modifier_of_tile(std::declval<const S&>(), ScoreBlock(), tile::FastMath()));
     return kReads != ModifierReads::kAny || (!kIsIdentity<S> && !kReadsMemory<Tile>);
   }();
   using Data = ForwardData<ForwardTraits, kReads>;  ///< of a score modifier

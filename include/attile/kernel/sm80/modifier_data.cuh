@@ -112,9 +112,8 @@ template <class Traits>
 class ForwardData<Traits, ModifierReads::kColumns> {
   using Scores = typename Traits::ScoreRegisters;
   using Math = tile::MathOf<typename Traits::ElementType>;
-  using Tile =
-      decltype(std::declval<const typename Traits::ScoreModType&>().column_tile(ScoreBlock(),
-                                                                                Math()));
+  using Tile = decltype(std::declval<const typename Traits::ScoreModType&>().column_tile(
+      ScoreBlock(), Math()));
   using Word = std::remove_cvref_t<decltype(std::declval<const Tile&>().col(0))>;
   static_assert(sizeof(Word) == 4 && std::is_trivially_copyable_v<Word>,
                 "attile: what a column tile reads for a column is a word of 4 bytes");

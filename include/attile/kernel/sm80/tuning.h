@@ -12,8 +12,8 @@ namespace attile::sm80 {
 /// and dS to TF32 where they are multiplied. Sums, the softmax and delta stay fp32.
 using tile::Products;
 
-/// Says how a kernel reads the data of a score modifier: as the modifier's tiles do, each thread for
-/// its scores; a word for each column, where its values say that there is nothing else
+/// Says how a kernel reads the data of a score modifier: as the modifier's tiles do, each thread
+/// for its scores; a word for each column, where its values say that there is nothing else
 /// (reads_columns); or elements of 16 bits by asynchronous copies of tiles, which takes_elements
 /// says of the values.
 enum class ModifierReads { kAny, kColumns, kElements };
