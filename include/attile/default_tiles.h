@@ -168,12 +168,13 @@ constexpr bool has_wide_tiles(TileSet set) {
 /// keys as spill nothing: of a modifier that adds to scores, and of all whose data it reads by
 /// columns, or copies (H200, bench/log/tuning-policies.md). `wide`: see has_wide_tiles.
 constexpr Sm80ForwardTiles sm80_modifier_forward_tiles(int dim, int shared_kb, TileSet set,
-                                                       bool wide) {
+                                                       bool wide, bool adds) {
   const bool large = shared_kb >= 163;
   if (dim <= 64) {
     if (has_elements(set)) return {large ? 128 : 64, 64, 4, 1, 2};
-    if (!wide) return {128, 64, 4, 1, 2};
-    return {128, has_columns(set) && shared_kb >= 227 ? 80 : 96, 4, 1, 2};
+    if (!wide || !adds) return {128, 64, 4, 1, 2};
+    if (has_columns(set)) return {128, shared_kb >= 227 ? 80 : 96, 4, 1, 2};
+    return {128, shared_kb == 163 ? 128 : 96, 4, 1, 2};
   }
   return {128, wide && large ? 48 : 32, 4, 1, 2};
 }

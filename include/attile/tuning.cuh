@@ -58,13 +58,14 @@ template <class Args, int D, int Dv, int kSharedKb, TileSet kTileSet>
 struct Sm80Forward {
   using S = typename Args::ScoreModType;
   /// What other modifiers have to compute or to read takes registers, or longer (softcap at 1k).
-  static constexpr bool kTall = !kNeedsScores<S> && !kHasElements<S, StandardMath> &&
-                                Args::SequencesType::kUniform && !Fp8<typename Args::Elements::K>;
+  static constexpr bool kSameLengths =
+      Args::SequencesType::kUniform && !Fp8<typename Args::Elements::K>;
+  static constexpr bool kTall = !kNeedsScores<S> && !kHasElements<S, StandardMath> && kSameLengths;
   static constexpr bool kWide = has_wide_tiles<Args>(kTileSet);
   static constexpr Sm80ForwardTiles kTiles = fitted<typename Args::MaskType>(
       sizeof(typename Args::ElementType) == 4 ? sm80_fp32_forward_tiles(max(D, Dv))
-      : kTileSet != TileSet::kAny || (kTall && kWide && max(D, Dv) <= 128)
-          ? sm80_modifier_forward_tiles(max(D, Dv), kSharedKb, kTileSet, kWide)
+      : kTileSet != TileSet::kAny || (kWide && kSameLengths && max(D, Dv) <= 128)
+          ? sm80_modifier_forward_tiles(max(D, Dv), kSharedKb, kTileSet, kWide, !kNeedsScores<S>)
           : sm80_forward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>,
                                Fp8<typename Args::Elements::K>,
                                Args::Elements::kFp8Queries&& kSharedKb >= 163, kTall));

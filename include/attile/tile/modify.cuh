@@ -272,8 +272,8 @@ class TransposedElements {
  public:
   ATTILE_DEVICE explicit TransposedElements(const Tile& tile) {
     const int lane = arch::thread_index() % arch::kWarpSize;
-    const PieceReader<Tile> reader(tile, Registers::warp_col() + lane % 8 + lane / 16 * 8,
-                                   lane / 8 % 2);
+    const int first = Registers::kWarpCols < Registers::kCols ? Registers::warp_col() : 0;
+    const PieceReader<Tile> reader(tile, first + lane % 8 + lane / 16 * 8, lane / 8 % 2);
     const int col = Registers::warp_row() % Tile::kCols;
     ATTILE_UNROLL
     for (int piece = 0; piece < kPieces; ++piece) {

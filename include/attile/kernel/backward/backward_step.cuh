@@ -97,8 +97,7 @@ ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex
 /// Calls f(modifier) with what applies the score modifier to the raw scores in `s_frag`
 /// (tile::ThreadModifier). With kMasked columns may be behind the last one, in whose place it takes
 /// the last one. `elements`: those of the scores, where they have been read (TransposedElements),
-/// or the words of their diagonals (DiagonalWords); ColumnElements have it read by columns, and
-/// AppliedElements leave scores as they are.
+/// the words of their diagonals (DiagonalWords), or what stands for them in tile/modify.cuh.
 template <bool kMasked, class Registers, class Params, class Elements, class F>
 ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile::TileCoord& coord,
                                  const Elements& elements, const F& f) {
@@ -122,9 +121,8 @@ ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile:
     f([](float s, int, int) { return ModifiedScore<float>{s, 1.0f}; });
   } else if constexpr (std::is_same_v<Elements, tile::ColumnElements>) {
     using ByColumns = tile::ByColumns<S>;
-    const ByColumns by_columns{mod};
-    const tile::Modifier<Registers, tile::TileCoord, ByColumns, Math> modifier(coord, by_columns,
-                                                                               p.scale);
+    const tile::Modifier<Registers, tile::TileCoord, ByColumns, Math> modifier(
+        coord, ByColumns{mod}, p.scale);
     modifier.template with<kMasked>(s_frag, [&](const auto& of_thread, int, int) { f(of_thread); });
   } else {
     const tile::Modifier<Registers, tile::TileCoord, S, Math> modifier(coord, mod, p.scale);
@@ -146,8 +144,7 @@ ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile:
 /// Leaves dropout(P), but for its factor keep_scale, in `p_frag` (from S) and dS in `ds_frag` (from
 /// dO V^T). Where the score is hidden so that P is 0, dS is 0, too; where it was hidden as S = -inf
 /// beforehand, but for NaN and inf in dP. dS' is given to `gradient`: see GradientOf.
-/// `elements`: see with_modifier; `keep_bits`: tile::KeepBits; `shown`: AskedMask, or
-/// tile::VisibleBits.
+/// `elements`: see with_modifier; `keep_bits`: tile::KeepBits; `shown`: AskedMask or VisibleBits.
 /// Shapes   lse and delta: the tile's rows of the statistics.
 template <bool kMasked, class Scores, class Registers, class Params, class Keep, class Shown,
           class Gradient, class Elements = tile::NoElements>
