@@ -111,6 +111,7 @@ using OneGroup =
 using OneGroupInOrder =
     Sm90Executor<Dims<64>, Sm90Tiles<64, 64, Tuning<>>, attile::DqMode::kInOrder>;
 using Default = Sm90Executor<Dims<64>, Sm90DefaultTiles<>>;
+using DefaultOrSm80 = GpuExecutor<Dims<64>, Sm90DefaultTiles<>>;
 using InOrder = Sm90Executor<Dims<64>, Sm90Tiles<64, 128, Tuning<>>, attile::DqMode::kInOrder>;
 // dQ is added from registers, in the turns that other warps wait for.
 using SemaphoreWarps = Sm90Executor<Dims<96, 96, 64>, Sm90DefaultTiles<>, attile::DqMode::kInOrder>;
@@ -332,6 +333,8 @@ const bool kRegistered = [] {
                              kSequencePolicies);
   suite.backward<__half>("columns_or_sm80", simulated<ColumnsOrSm80>(kMost), policies<kEverything>);
   suite.backward<__half>("columns", simulated<Columns>(kWide), policies<kDocument, kPreparedAlibi>);
+  // Tiles of 64 rows and up to 64 columns: dQ of 32 columns each, of panels of K as wide.
+  suite.backward<__half>("d64_or_sm80", simulated<DefaultOrSm80>(kMost), policies<kEverything>);
   suite.backward<__half>("columns_in_order", simulated<ColumnsInOrder>(kWide), policies<kDocument>);
   suite.backward<__nv_bfloat16>("one_group", simulated<OneGroup>(kMost), policies<kCausal>);
   suite.backward<__half>(

@@ -130,8 +130,10 @@ class ForwardConsumer {
   ATTILE_DEVICE void kv_loop() {
     ATTILE_UNROLL_BY(1)
     for (int step = kv_tiles_.first + 1; step < kv_tiles_.last; ++step) {
-      const int kv_tile = kv_tile_of(step);
+      int kv_tile = 0;
+      if constexpr (!Traits::kListsBlocks) kv_tile = kv_tile_of(step);
       start_scores_and_output(step);  // line 8, of this tile, and line 10, of the tile before
+      if constexpr (Traits::kListsBlocks) kv_tile = kv_tile_of(step);
       const auto thresholds = rescale_thresholds();
       const auto modifier = modifier_of(kv_tile);
       tile::wait_product<Traits::kOverlaps>(s_frag_);  // S is made; P V may be under way
@@ -362,13 +364,16 @@ class ForwardConsumer {
 
   /// The rows that are computed. They are read back from shared memory, which spares registers.
   ATTILE_DEVICE const Rows& rows() const { return smem_.rows(warpgroup_, number_); }
-  /// Returns the tile of K and V of a step. With block lists the answer comes from device memory,
-  /// and is asked for before products are waited for.
+  /// Returns the tile of K and V of a step. With block lists the stage of K has it, which has
+  /// arrived and is not released yet. Scope    all lanes of a warp.
   ATTILE_DEVICE int kv_tile_of(int step) const {
+    if constexpr (Traits::kListsBlocks) {
+      int kv_tile = 0;  // read by the lane that releases the stage
+      if (arch::thread_index() % arch::kWarpSize == 0) kv_tile = smem_.kv_tile(k_state_.stage);
+      return arch::uniform(kv_tile);
+    }
     if constexpr (Traits::kFromDiagonal) return p_.from_diagonal(rows().lengths.tile, step);
-    WorkTile at = rows().at(p_);
-    at.kv_tiles = kv_tiles_;
-    return p_.kv_tile(at, step);
+    return p_.kv_tile(rows().at(p_), step);
   }
   /// Sets m = -inf and l = 0 for the rows that are computed next (line 5).
   ATTILE_DEVICE void reset_state() {

@@ -52,6 +52,10 @@ struct ForwardMemory {
   ATTILE_DEVICE int& is_end_of_v(int stage) const {
     return reinterpret_cast<int*>(data + Traits::kLastVOffset)[stage];
   }
+  /// The number of the tile that a stage of K has; only with kListsBlocks.
+  ATTILE_DEVICE int& kv_tile(int stage) const {
+    return reinterpret_cast<int*>(data + Traits::kKvTileOffset)[stage];
+  }
   /// The score modifier's words of a stage of K; only with kWords.
   ATTILE_DEVICE typename Traits::Word* words(int stage) const {
     return reinterpret_cast<typename Traits::Word*>(data + Traits::kWordOffset +
