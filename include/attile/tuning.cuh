@@ -96,7 +96,8 @@ struct Sm90Forward {
       E::kAllFp8 ? fitted<M>(sm90_fp8_forward_tiles(D, Dv, E::kFp8Sums == Fp8Sums::kPromoted,
                                                     kFast && !Args::DropoutType::kEnabled, kBare))
       : BlockListMask<M>
-          ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast, Args::DropoutType::kEnabled))
+          ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast, Args::DropoutType::kEnabled,
+                                                fitting_rows<M>(192)))
       : has_elements(kTileSet) ? sm90_element_forward_tiles(max(D, Dv), kEdges)
       : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
       : kMasked                ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>)

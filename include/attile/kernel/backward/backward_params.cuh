@@ -187,31 +187,21 @@ struct BackwardParams : Problem<Traits>,
     return row_tiles(this->policies.mask, at.sequence, at.head, kv_tile * Traits::kBc, Traits::kBc,
                      Traits::kBr, here);
   }
-  /// Returns the blocks of rows that see a kv tile, with a mask of block lists.
-  ATTILE_HOST_DEVICE BlockList listed_rows(const WorkTile& at, int kv_tile) const {
-    static_assert(MaskType::kQBlock % Traits::kBr == 0 && MaskType::kKvBlock % Traits::kBc == 0,
-                  "attile: with a mask of block lists, Br and Bc must divide the sizes of a block");
-    return this->policies.mask.listed_rows(at.sequence, at.head,
-                                           kv_tile / (MaskType::kKvBlock / Traits::kBc));
-  }
-  /// Returns the tile of query rows of a step of q_tiles_seeing, of the list `rows`. It may be
-  /// behind the last row (`exists`), and is left out then: it has no scratch rows.
-  ATTILE_HOST_DEVICE int listed_q_tile(const BlockList& rows, const TileRange& steps,
+  /// Returns the tile of query rows of a step of q_tiles_seeing, with a mask of block lists. It may
+  /// be behind the last row (`exists`), and is left out then: it has no scratch rows.
+  ATTILE_HOST_DEVICE int listed_q_tile(const WorkTile& at, int kv_tile, const TileRange& steps,
                                        int step) const {
-    return rows.tile(MaskType::kQBlock / Traits::kBr, steps, step);
+    return listed_rows(at, kv_tile).tile(MaskType::kQBlock / Traits::kBr, steps, step);
   }
   ATTILE_HOST_DEVICE bool exists(const WorkTile& at, int q_tile) const {
     return q_tile * Traits::kBr < this->extent(at).q_len;
   }
-  /// Returns whether the last key cuts the kv tile of a work tile of the pass over keys.
-  ATTILE_HOST_DEVICE bool cuts_keys(const WorkTile& kv) const {
-    return (kv.kv_tile() + 1) * Traits::kBc > this->extent(kv).kv_len;
-  }
-  /// Returns what may hide scores of a listed tile. `is_full`: whether its block is listed as full;
-  /// `cuts_keys`: that of its kv tile.
-  ATTILE_HOST_DEVICE ListedEdge::Kind listed_edge(const WorkTile& at, int q_tile, bool is_full,
-                                                  bool cuts_keys) const {
-    const bool is_cut = cuts_keys || (q_tile + 1) * Traits::kBr > this->extent(at).q_len;
+  /// Returns what may hide scores of a listed tile. `is_full`: whether its block is listed as full.
+  ATTILE_HOST_DEVICE ListedEdge::Kind listed_edge(const WorkTile& at, int kv_tile, int q_tile,
+                                                  bool is_full) const {
+    const Extent e = this->extent(at);
+    const bool is_cut =
+        (q_tile + 1) * Traits::kBr > e.q_len || (kv_tile + 1) * Traits::kBc > e.kv_len;
     return !is_full ? ListedEdge::kMask : is_cut ? ListedEdge::kExtent : ListedEdge::kNone;
   }
   /// Returns whether any row of a work tile sees a key of a kv tile, by what q_tiles_seeing says.
@@ -229,12 +219,11 @@ struct BackwardParams : Problem<Traits>,
   ATTILE_DEVICE void visit_rows(const WorkTile& at, const F& f) const {
     const TileRange steps = q_tiles_seeing(at, at.kv_tile());
     if constexpr (this->kListsBlocks) {
-      const BlockList rows = listed_rows(at, at.kv_tile());
       for (int step = steps.first; step < steps.last; ++step) {
-        const int q_tile = listed_q_tile(rows, steps, step);
+        const int q_tile = listed_q_tile(at, at.kv_tile(), steps, step);
         if (!exists(at, q_tile)) continue;
         const bool is_full = steps.full(step);
-        if (listed_edge(at, q_tile, is_full, cuts_keys(at)) != ListedEdge::kNone) {
+        if (listed_edge(at, at.kv_tile(), q_tile, is_full) != ListedEdge::kNone) {
           f(std::true_type{}, q_tile, is_full);
         } else {
           f(std::false_type{}, q_tile, is_full);
@@ -268,6 +257,15 @@ struct BackwardParams : Problem<Traits>,
   /// Returns the fp32 sum of dQ of a work tile's rows; the family chooses the layout of a tile.
   ATTILE_DEVICE float* dq_accum_of(const WorkTile& at) const {
     return dq_accum + scratch_row(at) * Traits::kDqCols;
+  }
+
+ private:
+  /// Returns the blocks of rows that see a kv tile, with a mask of block lists.
+  ATTILE_HOST_DEVICE BlockList listed_rows(const WorkTile& at, int kv_tile) const {
+    static_assert(MaskType::kQBlock % Traits::kBr == 0 && MaskType::kKvBlock % Traits::kBc == 0,
+                  "attile: with a mask of block lists, Br and Bc must divide the sizes of a block");
+    return this->policies.mask.listed_rows(at.sequence, at.head,
+                                           kv_tile / (MaskType::kKvBlock / Traits::kBc));
   }
 };
 

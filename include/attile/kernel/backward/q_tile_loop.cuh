@@ -21,12 +21,8 @@ namespace attile {
 template <class Traits>
 struct QTileLoop {
   const BackwardParams<Traits>& p;
-  /// The list of the current head, and the tile of a step: known from when the step begins. What
-  /// follows from the list in each step is little, so that the warps that go through it take little
-  /// of the instruction caches, which the consumers' loop fills.
+  /// The tile of a step where a list says it: known from when the step begins.
   struct Listed {
-    BlockList rows;
-    bool cuts_keys = false;  ///< whether the last key cuts the kv tile
     int q_tile = 0;
     ListedEdge::Kind edge = ListedEdge::kNone;
   };
@@ -42,7 +38,8 @@ struct QTileLoop {
   ATTILE_DEVICE QTileLoop(const BackwardParams<Traits>& params, int kv_block_number,
                           const WorkTile& kv)
       : p(params), kv_block(kv_block_number), head(kv.head) {
-    begin_head(kv);
+    range = p.q_tiles_seeing(kv, kv.kv_tile());
+    head_step = range.first;
     enter_head();
   }
   ATTILE_DEVICE bool more() const { return head_step < range.last; }
@@ -84,13 +81,11 @@ struct QTileLoop {
   ATTILE_DEVICE void enter_head() {
     if constexpr (kListsBlocks) {
       for (find_head(); more(); ++head_step, find_head()) {
-        WorkTile kv{};  // of which nothing is read where all sequences have the same lengths
-        if constexpr (!BackwardParams<Traits>::kUniform) {
-          kv = kv_work_tile(p, arch::opaque(kv_block));
-        }
-        listed.q_tile = p.listed_q_tile(listed.rows, range, head_step);
-        listed.edge = p.listed_edge(kv, listed.q_tile, range.full(head_step), listed.cuts_keys);
-        if (p.exists(kv, listed.q_tile)) return;
+        WorkTile kv = kv_work_tile(p, arch::opaque(kv_block));
+        kv.head = head;
+        const int q_tile = p.listed_q_tile(kv, kv.kv_tile(), range, head_step);
+        listed = {q_tile, p.listed_edge(kv, kv.kv_tile(), q_tile, range.full(head_step))};
+        if (p.exists(kv, q_tile)) return;
       }
     } else {
       find_head();
@@ -103,17 +98,9 @@ struct QTileLoop {
       if (head + 1 == p.head_end(kv)) return;
       ++head;
       kv.head = head;
-      begin_head(kv);
+      range = p.q_tiles_seeing(kv, kv.kv_tile());
+      head_step = range.first;
     }
-  }
-  /// Begins the loop over the tiles of a head, whose kv tile is that of `kv`.
-  ATTILE_DEVICE void begin_head(const WorkTile& kv) {
-    range = p.q_tiles_seeing(kv, kv.kv_tile());
-    if constexpr (kListsBlocks) {
-      listed.rows = p.listed_rows(kv, kv.kv_tile());
-      listed.cuts_keys = p.cuts_keys(kv);
-    }
-    head_step = range.first;
   }
 };
 

@@ -193,7 +193,6 @@ ATTILE_DEVICE void add_staged_dq(const TmaBackwardParams<Traits>& p, int kv_bloc
   constexpr int kShares = kInOrder ? 1 : Traits::kConsumers;
   constexpr int kEvery = kInOrder ? Traits::kDqAdders : 1;  // an adder takes each kEvery-th tile
   constexpr int kBytes = Traits::kDqBytes / kShares;
-  constexpr bool kLists = TmaBackwardParams<Traits>::kListsBlocks;
   const DqOrder<Traits> order(p);
   const int offset = kInOrder ? 0 : adder * (Traits::kBr * Traits::kQkColumns / kShares);
   const bool sends = !kInOrder || arch::thread_index() % arch::kWarpSize == 0;
@@ -203,11 +202,8 @@ ATTILE_DEVICE void add_staged_dq(const TmaBackwardParams<Traits>& p, int kv_bloc
   const WorkTile kv = kv_work_tile(p, kv_block);
   int step = 0;
   ATTILE_UNROLL_BY(1)
-  for (QTileLoop<Traits> loop(p, kv_block, kv); loop.more(); ++step) {
-    if (kInOrder && step % kEvery != adder) {
-      loop.advance();
-      continue;
-    }
+  for (QTileLoop<Traits> loop(p, kv_block, kv); loop.more(); loop.advance(), ++step) {
+    if (kInOrder && step % kEvery != adder) continue;
     const WorkTile at = loop.tile(kv);
     float* const accum = p.dq_accum_of(at) + offset;
     bool writes = false;
@@ -215,10 +211,7 @@ ATTILE_DEVICE void add_staged_dq(const TmaBackwardParams<Traits>& p, int kv_bloc
       writes = order.acquire(at, at.kv_tile(), p.ascends(kv_block));
       arch::fence_async_proxy_global();  // TMA adds to what others' TMA has added before
     }
-    if (!sends) {
-      loop.advance();
-      continue;
-    }
+    if (!sends) continue;
     arch::mbarrier_wait(smem.dq_staged(adder), step / kEvery & 1);
     arch::fence_async_proxy();  // TMA reads what the consumers have staged
     if (writes) {
@@ -227,14 +220,12 @@ ATTILE_DEVICE void add_staged_dq(const TmaBackwardParams<Traits>& p, int kv_bloc
       arch::bulk_add(accum, dq, kBytes);
     }
     arch::bulk_commit();
-    if constexpr (kLists) loop.advance();  // a list is read beside the copy
     arch::bulk_wait_read<0>();
     arch::mbarrier_arrive(smem.dq_read(adder));
     if constexpr (kInOrder) {
       arch::bulk_wait<0>();  // it is added before the next kv tile may add
       order.release(at, at.kv_tile());
     }
-    if constexpr (!kLists) loop.advance();
   }
   if constexpr (Traits::kSignalsDqReady) {
     arch::bulk_wait<0>();  // it is added before anyone is told so
