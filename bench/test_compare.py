@@ -184,15 +184,31 @@ class Cells(unittest.TestCase):
         self.assertEqual(packed.kernel("forward").policy, "packed")
         self.assertEqual(packed.length_text, "4 x 0 to 16, packed")
 
-    def test_packed_cells_have_dense_ones_beside_them(self):
+    def test_policies_are_measured_beside_the_plain_kernel(self):
+        for group in ("policies", "sink"):
+            for cell in compare_cells.select([group]):
+                plain = cell.policy not in ("", *compare_cells.BLOCK_PERCENT)
+                self.assertEqual("plain" in cell.modes("forward", False), plain)
+                if plain:
+                    self.assertEqual(cell.as_beside("plain").policy, "")
+                    self.assertIn(cell.as_beside("plain").kernel("forward"),
+                                  cell.kernels("forward"))
+
+    def test_equal_packed_sequences_are_measured_beside_a_dense_tensor(self):
         cells = compare_cells.select(["varlen"])
         packed = [cell for cell in cells if cell.lengths]
-        dense = {(cell.batch, cell.length) for cell in cells if not cell.lengths}
+        self.assertEqual([(c.batch, c.length) for c in cells if not c.lengths], [(8192, 64)])
         for cell in packed:
             self.assertEqual((len(cell.lengths), max(cell.lengths)), (cell.batch, cell.length))
-        equal = [cell for cell in packed if set(cell.lengths) == {cell.length} and cell.bound == 1]
-        self.assertEqual({(cell.batch, cell.length) for cell in equal} - dense, {(8192, 34)})
-        self.assertIn((8192, 64), dense)
+            equal = min(cell.lengths) == cell.length
+            self.assertEqual("dense" in cell.modes("backward", True), equal)
+            policies = {kernel.policy for kernel in cell.kernels("backward")}
+            self.assertEqual(policies, {"packed", ""} if equal else {"packed"})
+            dense = cell.as_beside("dense")
+            self.assertEqual(dense.flops("forward") == cell.flops("forward"), equal)
+        equal = [cell for cell in packed if "dense" in cell.beside and cell.bound == 1]
+        self.assertEqual({(cell.batch, cell.length) for cell in equal},
+                         {(16, 1024), (4, 4096), (1, 16384), (512, 128), (8192, 34)})
         mixed, = (cell for cell in packed if cell not in equal and cell.bound == 1
                   and cell.q_heads == cell.kv_heads)
         self.assertEqual(mixed.batch, 34)
