@@ -361,6 +361,13 @@ const bool kRegistered = [] {
   suite.backward<__half>("d256", simulated<Roles256>(6e6), policies<kBlockSparse>);
   suite.test("block_sparse", "forward", "wrong_lists",
              [] { forward_of_wrong_lists<ListedForward<128, 32, 16>>(300, 250); });
+  // Three consumers: blocks of 192 rows.
+  suite.test("block_sparse", "forward", "wrong_lists_of_192_rows", [] {
+    using Args = attile::ForwardArgs<__half, attile::BlockSparse<attile::Causal, 192, 64>>;
+    using Traits = attile::sm90::DefaultForwardTraits<Args, 32>;
+    static_assert(Traits::kBr == 192 && Traits::kBc == 64);
+    forward_of_wrong_lists<Traits>(400, 250);
+  });
   suite.test("block_sparse", "backward", "wrong_lists", [] {
     backward_of_wrong_lists<ListedBackward<32, attile::DqMode::kAccumulate>>(300, 250);
     backward_of_wrong_lists<ListedBackward<32, attile::DqMode::kInOrder>>(300, 250);

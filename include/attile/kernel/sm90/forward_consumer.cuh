@@ -364,14 +364,9 @@ class ForwardConsumer {
 
   /// The rows that are computed. They are read back from shared memory, which spares registers.
   ATTILE_DEVICE const Rows& rows() const { return smem_.rows(warpgroup_, number_); }
-  /// Returns the tile of K and V of a step. With block lists the stage of K has it, which has
-  /// arrived and is not released yet. Scope    all lanes of a warp.
+  /// Returns the tile of K and V of a step; with block lists K is there. Scope    a warp's lanes.
   ATTILE_DEVICE int kv_tile_of(int step) const {
-    if constexpr (Traits::kListsBlocks) {
-      int kv_tile = 0;  // read by the lane that releases the stage
-      if (arch::thread_index() % arch::kWarpSize == 0) kv_tile = smem_.kv_tile(k_state_.stage);
-      return arch::uniform(kv_tile);
-    }
+    if constexpr (Traits::kListsBlocks) return smem_.read_kv_tile(k_state_.stage);
     if constexpr (Traits::kFromDiagonal) return p_.from_diagonal(rows().lengths.tile, step);
     return p_.kv_tile(rows().at(p_), step);
   }

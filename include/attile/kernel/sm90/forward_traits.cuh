@@ -90,7 +90,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Units: log2.
   static constexpr float kRescaleThreshold = kFp8Values ? 8.85f : 8.0f;
   /// Whether a stage of K says which tile it has (ForwardMemory::kv_tile): the thread that loads K
-  /// reads it in the block lists, which would take the consumers 8 to 15 % of their time.
+  /// reads that in block lists, which took the consumers 5 to 11 % of their time (H200).
   static constexpr bool kListsBlocks = BlockListMask<typename P::MaskType>;
   /// Stages of the pipelines of K and of V.
   static constexpr int kStages = TuningType::kStages;
