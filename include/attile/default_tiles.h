@@ -258,8 +258,8 @@ struct Sm90BackwardTiles {
 };
 /// Returns the tiles of the sm90 backward kernel. A step with a modifier and dropout is so long
 /// that 128 rows, which go in two parts, take more instructions than the caches have: with 64 rows
-/// D = 64 takes 0.94 of the time at 1k under a causal mask, and 0.97 to 1.02 else; a third stage
-/// takes up to 0.97 (H200, bench/log/tuning-policies.md).
+/// D = 64 takes 0.94 of the time at 1k under a causal mask, and 1.00 to 1.02 else; with a third
+/// stage 0.97 to 1.02 of two (H200, bench/log/tuning-policies.md).
 constexpr Sm90BackwardTiles sm90_backward_tiles(int dim, int dim_v, bool has_long_steps) {
   const int larger = max(dim, dim_v);
   if (larger <= 64 && has_long_steps) return {64, 128, 3, 1};
