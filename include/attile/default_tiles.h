@@ -233,13 +233,12 @@ constexpr Sm90Tiles sm90_fp8_forward_tiles(int d, int dv, bool promotes, bool fa
   return {128, dv <= 192 ? 96 : 128, 2, 0, 2, false, true, kTransposedPromotedRows};
 }
 
-/// Returns the tiles with a mask of block lists, before they are fitted to its blocks of q_block
-/// rows. All rows of a tile see the same blocks, so that a tile is as for a dense problem where it
-/// fits.
-constexpr Sm90Tiles sm90_listed_forward_tiles(int d, int dv, bool fast, bool drops, int q_block) {
+/// Returns the tiles with a mask of block lists, before they are fitted to its blocks. All rows of
+/// a tile see the same blocks, so that a tile is as for a dense problem where it fits.
+constexpr Sm90Tiles sm90_listed_forward_tiles(int d, int dv, bool fast, bool drops) {
   const int dim = max(d, dv);
   if (!fast) return sm90_general_forward_tiles(dim);
-  if (dim <= 64) return {q_block % 192 == 0 ? 192 : 128, 128, 3};
+  if (dim <= 64) return {192, 128, 3};
   if (dim <= 128) return drops ? Sm90Tiles{128, 64, 4} : Sm90Tiles{128, 128, 2};
   return sm90_fast_forward_tiles(d, dv, true, TileSet::kAny);
 }

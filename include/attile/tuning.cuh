@@ -95,8 +95,8 @@ struct Sm90Forward {
   static constexpr Sm90Tiles kTiles =
       E::kAllFp8 ? fitted<M>(sm90_fp8_forward_tiles(D, Dv, E::kFp8Sums == Fp8Sums::kPromoted,
                                                     kFast && !Args::DropoutType::kEnabled, kBare))
-      : BlockListMask<M>       ? fitted<M>(sm90_listed_forward_tiles(
-                                     D, Dv, kFast, Args::DropoutType::kEnabled, fitting_rows<M>(192)))
+      : BlockListMask<M>
+          ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast, Args::DropoutType::kEnabled))
       : has_elements(kTileSet) ? sm90_element_forward_tiles(max(D, Dv), kEdges)
       : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
       : kMasked                ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>)
