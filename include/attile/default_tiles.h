@@ -74,8 +74,8 @@ struct Sm80ForwardTiles {
 /// 1 KB more than a block's, has room for. Elements of fp8 take registers on their way to a
 /// product: `converts` says that K or V has them, and `converts_queries` that Q has them, too,
 /// where the device has no instruction for their products (arch::mma_m16n8k32). `tall`: 32 rows a
-/// warp where scores are not plain, too, up to 64 columns: 0.86 to 0.98 of the time with dropout,
-/// ALiBi or a mask that is asked for each score (H200, bench/log/tuning-sm80.md).
+/// warp where scores are not plain, too, up to 64 columns: 0.86 to 0.98 of the time with dropout or
+/// a mask that is asked for each score (H200, bench/log/tuning-sm80.md).
 constexpr Sm80ForwardTiles sm80_forward_tiles(int dim, int shared_kb, bool plain, bool converts,
                                               bool converts_queries, bool tall) {
   if (dim <= 128) {
@@ -106,7 +106,7 @@ inline constexpr bool kHasMaskedTiles =
 /// Names a set of tiles of the sm90 forward kernel: the default, the one for several query heads in
 /// a tile, the one for long sequences, the one with tiles of a score modifier's elements, or the
 /// one with what a score modifier reads for each column, or for each diagonal; the last three also
-/// for long sequences.
+/// for long sequences. sm80 has kAny, kElements and kColumns (sm80::ModifierReads).
 enum class TileSet {
   kAny,
   kPackedHeads,
@@ -140,7 +140,8 @@ struct Sm90Tiles {
   int transposed_from_rows = 0;
 };
 
-/// Says whether TMA may copy the elements of a score modifier: those of 16 bits.
+/// Says whether TMA, or asynchronous copies, may copy the elements of a score modifier: those of 16
+/// bits.
 template <class Args>
 inline constexpr bool kHasElementTiles = [] {
   using S = typename Args::ScoreModType;
@@ -152,6 +153,31 @@ inline constexpr bool kHasElementTiles = [] {
   }
   return false;
 }();
+
+/// Says whether the sm80 forward kernel has registers for more keys than off the fast path: a
+/// modifier reads nothing for its scores, or words of columns beside their product (`set`).
+template <class Args>
+constexpr bool has_wide_tiles(TileSet set) {
+  using S = typename Args::ScoreModType;
+  using Tile = decltype(modifier_of_tile(std::declval<const S&>(), ScoreBlock(), StandardMath()));
+  return !Args::DropoutType::kEnabled && IntervalMask<MaskInTiles<typename Args::MaskType>> &&
+         (has_columns(set) || (!kIsIdentity<S> && !kReadsMemory<Tile>));
+}
+
+/// Returns the tiles of the sm80 forward kernel, up to 128 columns, with 32 rows a warp and as many
+/// keys as spill nothing: of a modifier that adds to scores, and of all whose data it reads by
+/// columns, or copies (H200, bench/log/tuning-policies.md). `wide`: see has_wide_tiles.
+constexpr Sm80ForwardTiles sm80_modifier_forward_tiles(int dim, int shared_kb, TileSet set,
+                                                       bool wide, bool adds) {
+  const bool large = shared_kb >= 163;
+  if (dim <= 64) {
+    if (has_elements(set)) return {large ? 128 : 64, 64, 4, 1, 2};
+    if (!wide || !adds) return {128, 64, 4, 1, 2};
+    if (has_columns(set)) return {128, shared_kb >= 227 ? 80 : 96, 4, 1, 2};
+    return {128, shared_kb == 163 ? 128 : 96, 4, 1, 2};
+  }
+  return {128, wide && large ? 48 : 32, 4, 1, 2};
+}
 
 /// Returns the tiles of the sm90 forward kernel that has tiles of a modifier's elements, too.
 /// `small_bc`: see below.
@@ -320,6 +346,16 @@ constexpr Sm80BackwardTiles sm80_backward_tiles(int dim, int shared_kb, bool pla
   if (shared_kb < 163) return {32, 32, 4, 2, 2, 1, 1};
   if (!plain) return {32, 64, 8, 2, 4, 1, 1};
   return {large ? 128 : 64, 64, 8, 4, 4, 1, 1};
+}
+
+/// Returns the same, up to 128 columns, where a modifier's data are read by columns, or copied. Two
+/// blocks share a multiprocessor, but on 99 KB above 64 columns.
+constexpr Sm80BackwardTiles sm80_modifier_backward_tiles(int dim, int shared_kb, TileSet set) {
+  if (dim <= 64) {
+    if (has_elements(set) && shared_kb < 163) return {32, 64, 4, 1, 2, 2, 1};
+    return {32, 128, 4, 1, 4, 2, 1};
+  }
+  return {has_elements(set) ? 32 : 64, 64, 4, 2, 2, 2, 1};
 }
 
 /// Returns the same for fp32; above 128 they need 163 KB.

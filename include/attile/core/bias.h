@@ -35,7 +35,7 @@ struct AdditiveBias {
     return {s + Real(to_float(*at(i))), Real(1)};
   }
 
-  ElementTensor<T> elements() const {
+  ATTILE_HOST_DEVICE ElementTensor<T> elements() const {
     return {bias, batch_stride, head_stride, row_stride, col_stride};
   }
   constexpr DataAxes data_axes() const {
@@ -199,7 +199,7 @@ struct LearnedBias {
   ATTILE_HOST_DEVICE ModifiedScore<Real> operator()(Real s, ScoreIndex i, Extent e) const {
     return bias(s, i, e);
   }
-  ElementTensor<T> elements() const { return bias.elements(); }
+  ATTILE_HOST_DEVICE ElementTensor<T> elements() const { return bias.elements(); }
   constexpr DataAxes data_axes() const { return bias.data_axes(); }
   struct Tile : AdditiveBias<T>::Tile {
     using Modifier = LearnedBias;

@@ -63,6 +63,16 @@ struct WithColumnStride : M {
   ATTILE_DEVICE auto* at(int row, int col) const { return M::at(row, 0) + col * col_stride; }
 };
 
+/// Refers to a matrix that has `vectors` but for the length of its rows, which may end anywhere.
+template <class T>
+struct AlignedMatrix : Matrix<T> {};
+
+/// Says whether a matrix is one of these.
+template <class M>
+inline constexpr bool kIsAligned = false;
+template <class T>
+inline constexpr bool kIsAligned<AlignedMatrix<T>> = true;
+
 /// Says whether a matrix lies in pages, as a PagedMatrix does.
 template <class M>
 inline constexpr bool kLiesInPages = false;
@@ -168,6 +178,11 @@ class RowCursor<PagedMatrix<T, S>, kApart, Places> {
   const Places& places_;
   int row_;
   unsigned col_;
+};
+
+template <class T, int kApart, class Places>
+class RowCursor<AlignedMatrix<T>, kApart, Places> : public RowCursor<Matrix<T>, kApart, Places> {
+  using RowCursor<Matrix<T>, kApart, Places>::RowCursor;
 };
 
 /// Goes down a matrix with `vectors`, whose columns are neighbours.

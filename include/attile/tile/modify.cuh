@@ -218,12 +218,13 @@ class PreloadedModifier {
 
 /// Reads the elements of a thread's scores out of a tile of 16-bit elements in shared memory, each
 /// warp those of its rows of the tile.
-/// Shapes   Registers: an MmaTile with 16 rows for each warp; Tile: a PanelTile of a warpgroup's
-///          rows.
+/// Shapes   Registers: an MmaTile whose warps have whole rows; Tile: a PanelTile of the rows of
+/// some
+///          neighbouring warps.
 template <class Registers, class Tile>
 class ElementReader {
-  static_assert(Registers::kRegRows == 2,
-                "attile::tile::ElementReader: each warp has 16 rows of the tile");
+  static_assert(Registers::kWarpCols == Registers::kCols,
+                "attile::tile::ElementReader: each warp has all columns of its rows");
 
  public:
   ATTILE_DEVICE explicit ElementReader(const Tile& tile)
@@ -234,13 +235,16 @@ class ElementReader {
   ATTILE_DEVICE void for_each_pair(const F& f) const {
     ATTILE_UNROLL
     for (int piece = 0; piece < Registers::kCols / 16; ++piece) {
-      std::uint32_t words[4];
-      arch::load_matrices(words, reader_.address(0, piece * 16));
       ATTILE_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        Vec<typename Tile::Element, 2> pair;
-        std::memcpy(&pair, &words[i], sizeof pair);
-        f(i % 2, piece * 2 + i / 2, pair);
+      for (int rows = 0; rows < Registers::kRegRows; rows += 2) {
+        std::uint32_t words[4];
+        arch::load_matrices(words, reader_.address(rows * 8, piece * 16));
+        ATTILE_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          Vec<typename Tile::Element, 2> pair;
+          std::memcpy(&pair, &words[i], sizeof pair);
+          f(rows + i % 2, piece * 2 + i / 2, pair);
+        }
       }
     }
   }
@@ -249,7 +253,7 @@ class ElementReader {
   /// Returns the row of the tile whose address this lane gives to ldmatrix.
   ATTILE_DEVICE static int row() {
     const int thread = arch::thread_index();
-    return thread / arch::kWarpSize * 16 % Tile::kRows + thread % 16;
+    return thread / arch::kWarpSize * Registers::kWarpRows % Tile::kRows + thread % 16;
   }
 
   PieceReader<Tile> reader_;
@@ -257,38 +261,60 @@ class ElementReader {
 
 /// Holds the elements of a thread's scores, read out of a tile of 16-bit elements in shared memory
 /// whose columns are the rows of the registers, each warp those of its rows of the registers.
-/// Shapes   Registers: an MmaTile with 16 rows for each warp, of which row r has column r modulo
-///          the tile's columns; their columns are the tile's rows.
+/// Shapes   Registers: an MmaTile, of which row r has column r modulo the tile's columns; their
+///          columns are the tile's rows.
 template <class Registers, class Tile>
 class TransposedElements {
-  static_assert(Registers::kRegRows == 2 && Registers::kCols == Tile::kRows,
-                "attile::tile::TransposedElements: each warp has 16 rows of the registers");
+  static_assert(
+      Registers::kCols == Tile::kRows,
+      "attile::tile::TransposedElements: the columns of the registers are the tile's rows");
 
  public:
   ATTILE_DEVICE explicit TransposedElements(const Tile& tile) {
     const int lane = arch::thread_index() % arch::kWarpSize;
-    const PieceReader<Tile> reader(tile, lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    const int first = Registers::kWarpCols < Registers::kCols ? Registers::warp_col() : 0;
+    const PieceReader<Tile> reader(tile, first + lane % 8 + lane / 16 * 8, lane / 8 % 2);
     const int col = Registers::warp_row() % Tile::kCols;
     ATTILE_UNROLL
     for (int piece = 0; piece < kPieces; ++piece) {
-      arch::load_matrices_transposed(words_[piece], reader.address(piece * 16, col));
+      ATTILE_UNROLL
+      for (int rows = 0; rows < Registers::kRegRows / 2; ++rows) {
+        arch::load_matrices_transposed(words_[piece][rows],
+                                       reader.address(piece * 16, col + rows * 16));
+      }
     }
   }
 
   /// Returns the element of the score in registers (r, c) of the TransposedRegisters.
   ATTILE_DEVICE typename Tile::Element at(int r, int c) const {
     Vec<typename Tile::Element, 2> pair;
-    std::memcpy(&pair, &words_[r / 4][r / 2 % 2 * 2 + c], sizeof pair);
+    std::memcpy(&pair, &words_[r / 4][c / 2][r / 2 % 2 * 2 + c % 2], sizeof pair);
     return pair[r % 2];
   }
 
  private:
-  static constexpr int kPieces = Registers::kCols / 16;
-  Array<std::uint32_t, kPieces, 4> words_;
+  static constexpr int kPieces = Registers::kWarpCols / 16;
+  Array<std::uint32_t, kPieces, Registers::kRegRows / 2, 4> words_;
 };
 
 /// Stands for elements that nobody has read: a modifier's tile reads them, if it has some.
 struct NoElements {};
+/// Stands for those of scores that a modifier has been applied to, whose derivative is 1.
+struct AppliedElements {};
+/// Stands for data that a modifier's column tile reads.
+struct ColumnElements {};
+
+/// Gives the column tiles of a score modifier as its tiles.
+template <class S>
+struct ByColumns {
+  using Modifier = S;
+  const S& mod;
+
+  template <class Math>
+  ATTILE_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {
+    return mod.column_tile(block, math);
+  }
+};
 
 /// Applies a modifier whose tiles have elements to scores, with elements that `reader` has.
 template <class Modifier, class Reader>

@@ -154,7 +154,7 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& s
   using Layout = typename PanelTile<Rows, Cols, T>::Layout;
   constexpr unsigned kUnit = Layout::kUnitElements;
   const unsigned thread = static_cast<unsigned>(arch::opaque(number));
-  if (arch::opaque(source.vectors) != 0) {
+  if (kIsAligned<M> || arch::opaque(source.vectors) != 0) {
     // A step copies kDown rows of all panels; neighbouring threads copy neighbouring units of a
     // row.
     constexpr unsigned kSide = Layout::kPanelUnits;
@@ -180,8 +180,14 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& s
       ATTILE_UNROLL
       for (unsigned panel = 0; panel < kPanels; ++panel) {
         const int col = static_cast<int>(panel * kSide * kUnit);
-        arch::async_copy_16(to + panel * Layout::kPanelBytes, from + col,
-                            cursor.has_row(static_cast<int>(step)) && col < cols);
+        const bool has_row = cursor.has_row(static_cast<int>(step));
+        const std::uint32_t to_panel = to + panel * Layout::kPanelBytes;
+        if constexpr (kIsAligned<M>) {
+          const int bytes = min(max(cols - col, 0), int{kUnit}) * int{sizeof(T)};
+          arch::async_copy_part_of_16(to_panel, from + col, has_row ? bytes : 0);
+        } else {
+          arch::async_copy_16(to_panel, from + col, has_row && col < cols);
+        }
       }
     }
   } else {

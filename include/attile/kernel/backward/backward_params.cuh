@@ -99,7 +99,13 @@ struct BackwardParams : Problem<Traits>,
   BackwardParams(const typename Traits::Args& args, void* workspace, const float* l_of_rows);
 
   /// Adds what a family needs and can fail; returns why its kernels do not take the arguments.
-  [[nodiscard]] Check complete(const typename Traits::Args&) { return {}; }
+  [[nodiscard]] Check complete([[maybe_unused]] const typename Traits::Args& args) {
+    if constexpr (requires { Traits::check_reads(args.score_mod); }) {
+      return Traits::check_reads(args.score_mod);
+    } else {
+      return {};
+    }
+  }
 
   /// Returns the slots of kv tiles.
   ATTILE_HOST_DEVICE auto kv_slots() const {
