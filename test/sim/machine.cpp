@@ -33,7 +33,7 @@ bool is_watched(const void* p) {
          kAddresses;
 }
 
-/// The stack of the running thread, if it deals with products.
+/// The stack of the running thread, once it has made a fence of registers.
 const unsigned char* watched_stack = nullptr;
 
 }  // namespace
@@ -283,7 +283,7 @@ Thread* Machine::next_ready() {
 
 void Machine::resume(Thread& thread) {
   current_ = &thread;
-  watched_stack = thread.words != nullptr ? thread.stack : nullptr;
+  watched_stack = thread.has_fenced ? thread.stack : nullptr;
   thread.context = std::move(thread.context).resume();
   current_ = nullptr;
   watched_stack = nullptr;
@@ -292,9 +292,11 @@ void Machine::resume(Thread& thread) {
 /// From here on the thread's accesses of its own stack are seen.
 void Machine::watch_stack() {
   Thread& me = *current_;
-  if (me.words != nullptr) return;
-  me.words.reset(static_cast<std::uint32_t*>(std::calloc(kStackBytes / 4, 4)));
+  me.has_fenced = true;
   watched_stack = me.stack;
+  if (me.words == nullptr) {
+    me.words.reset(static_cast<std::uint32_t*>(std::calloc(kStackBytes / 4, 4)));
+  }
 }
 
 void Machine::switch_out(State state) {
