@@ -84,6 +84,12 @@ struct FreeWords {
 };
 using StackWords = std::unique_ptr<std::uint32_t[], FreeWords>;
 
+/// What the lanes brought to a meeting.
+struct Brought {
+  std::array<Operands, kWarpSize> values;
+  int users = 0;  ///< lanes that have not met others since
+};
+
 struct Thread {
   boost::context::fiber context;
   Block* block = nullptr;
@@ -93,10 +99,10 @@ struct Thread {
   Epochs fenced;  ///< what it knew of its block when it last made a fence_async_proxy
   Epoch epoch = 0;
   Wait wait;
-  std::shared_ptr<const std::array<Operands, kWarpSize>> lanes;  ///< what its last meeting gave
-  std::vector<Copy> copies;                                      ///< asynchronous ones, under way
-  int groups = 0;                                                ///< of them, that were closed
-  bool any_at_barrier = false;                                   ///< what its last vote found
+  Brought* lanes = nullptr;     ///< what its last meeting gave
+  std::vector<Copy> copies;     ///< asynchronous ones, under way
+  int groups = 0;               ///< of them, that were closed
+  bool any_at_barrier = false;  ///< what its last vote found
   const int* polled = nullptr;
   int polled_value = 0;
   std::vector<Store> stores;                       ///< that have not read shared memory
@@ -137,7 +143,7 @@ struct Meeting {
   unsigned mask = 0;
   std::source_location at;
   std::vector<Arrival> arrivals;
-  std::shared_ptr<std::array<Operands, kWarpSize>> values;
+  Brought* brought = nullptr;
 };
 
 /// A barrier with a number. Whole warps come to it.

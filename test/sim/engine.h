@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -125,6 +126,7 @@ class Machine {
   void check_barrier(const Barrier& barrier, int id, unsigned count, bool votes,
                      const std::source_location& at);
   Meeting& meeting_of(unsigned mask, const std::source_location& at);
+  void end_meeting(Meeting& meeting);
   void keep_counts();
 
   void watch_stack();
@@ -201,6 +203,11 @@ class Machine {
   Epoch now_ = 0;
   bool asks_ = false;      ///< where those who wait were called
   bool progress_ = false;  ///< since those who poll last ran
+
+  // Lanes meet so often that the memory for it is not returned.
+  std::deque<Brought> brought_;
+  std::vector<Brought*> free_brought_;
+  std::vector<std::vector<Arrival>> free_arrivals_;
 
   fiber host_;
   std::array<Block, kSlots> blocks_;

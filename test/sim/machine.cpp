@@ -33,7 +33,7 @@ bool is_watched(const void* p) {
          kAddresses;
 }
 
-/// The stack of the running thread, if it deals with products.
+/// The stack of the running thread, once it has made a fence of registers.
 const unsigned char* watched_stack = nullptr;
 
 }  // namespace
@@ -283,7 +283,7 @@ Thread* Machine::next_ready() {
 
 void Machine::resume(Thread& thread) {
   current_ = &thread;
-  watched_stack = thread.words != nullptr ? thread.stack : nullptr;
+  watched_stack = thread.has_fenced ? thread.stack : nullptr;
   thread.context = std::move(thread.context).resume();
   current_ = nullptr;
   watched_stack = nullptr;
@@ -292,9 +292,11 @@ void Machine::resume(Thread& thread) {
 /// From here on the thread's accesses of its own stack are seen.
 void Machine::watch_stack() {
   Thread& me = *current_;
-  if (me.words != nullptr) return;
-  me.words.reset(static_cast<std::uint32_t*>(std::calloc(kStackBytes / 4, 4)));
+  me.has_fenced = true;
   watched_stack = me.stack;
+  if (me.words == nullptr) {
+    me.words.reset(static_cast<std::uint32_t*>(std::calloc(kStackBytes / 4, 4)));
+  }
 }
 
 void Machine::switch_out(State state) {
@@ -479,30 +481,46 @@ Meeting& Machine::meeting_of(unsigned mask, const std::source_location& at) {
                              " for the lanes " + hex(meeting.mask) + ", thread " +
                              std::to_string(meeting.arrivals.front().thread->index) + " first");
   }
-  meetings.push_back({mask, at, {}, std::make_shared<std::array<Operands, kWarpSize>>()});
-  meetings.back().arrivals.reserve(std::popcount(mask));
+  if (free_brought_.empty()) free_brought_.push_back(&brought_.emplace_back());
+  if (free_arrivals_.empty()) free_arrivals_.emplace_back();
+  meetings.push_back({mask, at, std::move(free_arrivals_.back()), free_brought_.back()});
+  free_arrivals_.pop_back();
+  free_brought_.pop_back();
+  meetings.back().brought->values = {};
   return meetings.back();
+}
+
+/// All lanes have come, and get what the others brought.
+void Machine::end_meeting(Meeting& meeting) {
+  for (const Arrival& a : meeting.arrivals) {
+    Brought*& lanes = a.thread->lanes;
+    if (lanes != nullptr && --lanes->users == 0) free_brought_.push_back(lanes);
+    lanes = meeting.brought;
+  }
+  meeting.brought->users = static_cast<int>(meeting.arrivals.size());
+  meeting.arrivals.clear();
+  free_arrivals_.push_back(std::move(meeting.arrivals));
+  std::vector<Meeting>& meetings = current_->block->meetings[current_->warp()];
+  meetings.erase(meetings.begin() + (&meeting - meetings.data()));
 }
 
 const std::array<Operands, kWarpSize>& Machine::meet_lanes(unsigned mask, const Operands& mine,
                                                            bool orders,
                                                            const std::source_location& at) {
   Thread& me = *current_;
-  std::vector<Meeting>& meetings = me.block->meetings[me.warp()];
   Meeting& meeting = meeting_of(mask, at);
   // What a lane knows is of use where they are ordered alone.
   meeting.arrivals.push_back(orders ? arrive(true) : Arrival{&me, {}, me.epoch, true});
-  (*meeting.values)[me.lane()] = mine;
+  meeting.brought->values[me.lane()] = mine;
   if (static_cast<int>(meeting.arrivals.size()) < std::popcount(mask)) {
     wait(State::kWaiting, {"the lanes of its warp at ", at});
-    return *me.lanes;
+    return me.lanes->values;
   }
   if (orders) order(meeting.arrivals);
   wake(meeting.arrivals);
-  for (const Arrival& a : meeting.arrivals) a.thread->lanes = meeting.values;
   if (mask == kAllLanes) me.block->records[me.warp()].flush(counts_);
-  meetings.erase(meetings.begin() + (&meeting - meetings.data()));
-  return *me.lanes;
+  end_meeting(meeting);
+  return me.lanes->values;
 }
 
 std::uint32_t Machine::shuffle(unsigned mask, std::uint32_t value, int from,

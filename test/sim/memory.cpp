@@ -181,14 +181,27 @@ void Shadow::forget_readers(std::size_t i) {
   std::fill_n(readers_of(i), warps_, Readers{});
 }
 
-void Shadow::remember_unit(std::size_t i, const Toucher& who) {
-  if (unit_readers_ == nullptr) {
-    unit_readers_ = std::make_unique_for_overwrite<Epoch[]>(cells_.size() * kReadingUnits);
+/// For readers that are the first so many units: few blocks have many, and memory takes time.
+void Shadow::make_room_for_units(std::size_t units) {
+  if (units <= units_) return;
+  units = std::bit_ceil(units);
+  auto more = std::make_unique_for_overwrite<Epoch[]>(cells_.size() * units);
+  for (std::size_t i = 0; i < cells_.size(); ++i) {
+    if (!cells_[i].unit_read) continue;
+    const auto end = std::copy_n(unit_readers_.get() + i * units_, units_, more.get() + i * units);
+    std::fill_n(end, units - units_, Epoch{0});
   }
-  Epoch* const epochs = unit_readers_.get() + i * kReadingUnits;
-  if (!cells_[i].unit_read) std::fill_n(epochs, kReadingUnits, Epoch{0});
+  unit_readers_ = std::move(more);
+  units_ = units;
+}
+
+void Shadow::remember_unit(std::size_t i, const Toucher& who) {
+  const auto unit = static_cast<std::size_t>(who.thread - first_unit(*who.known->own));
+  make_room_for_units(unit + 1);
+  Epoch* const epochs = unit_readers_.get() + i * units_;
+  if (!cells_[i].unit_read) std::fill_n(epochs, units_, Epoch{0});
   cells_[i].unit_read = true;
-  epochs[who.thread - first_unit(*who.known->own)] = who.epoch;
+  epochs[unit] = who.epoch;
 }
 
 namespace {
@@ -270,9 +283,10 @@ std::optional<Fault> Shadow::readers_fault(std::size_t i, const Toucher& who) co
       }
     }
   }
-  for (int unit = 0; cells_[i].unit_read && unit < kReadingUnits; ++unit) {
-    const int thread = first_unit(*who.known->own) + unit;  // of this launch: it is shared memory
-    if ((known == nullptr ? 0 : (*known)[thread]) < unit_readers_[i * kReadingUnits + unit]) {
+  for (std::size_t unit = 0; cells_[i].unit_read && unit < units_; ++unit) {
+    // Of this launch: it is shared memory.
+    const int thread = first_unit(*who.known->own) + static_cast<int>(unit);
+    if ((known == nullptr ? 0 : (*known)[thread]) < unit_readers_[i * units_ + unit]) {
       return Fault{Fault::Kind::kRace, thread, block, Access::kRead, cells_[i].read_pc};
     }
   }

@@ -128,16 +128,18 @@ class Shadow {
   std::optional<Fault> touch_cell(std::size_t i, Touch touch, const Toucher& who);
   std::optional<Fault> readers_fault(std::size_t i, const Toucher& who) const;
   void make_room(std::size_t warps);
+  void make_room_for_units(std::size_t units);
   void remember_unit(std::size_t i, const Toucher& who);
   void forget_readers(std::size_t i);
   Readers* readers_of(std::size_t i) { return readers_.get() + i * warps_; }
   const Readers* readers_of(std::size_t i) const { return readers_.get() + i * warps_; }
 
   std::size_t warps_ = 0;  ///< of the largest block that has touched it
+  std::size_t units_ = 0;  ///< that have read it, at least
   std::vector<Cell> cells_;
   // Garbage up to a cell's first reader and its first unit: a page that nobody needs costs nothing.
   std::unique_ptr<Readers[]> readers_;     ///< warps_ for each cell, once anyone touches one
-  std::unique_ptr<Epoch[]> unit_readers_;  ///< kReadingUnits for each cell, once a unit reads
+  std::unique_ptr<Epoch[]> unit_readers_;  ///< units_ for each cell, once a unit reads
 };
 
 }  // namespace sim

@@ -91,15 +91,19 @@ void add_terms(const double* a, const std::vector<double>& b, std::vector<double
   }
 }
 
+/// The earlier one for each thread.
+void keep_earlier(std::vector<Epoch>& epochs, const std::vector<Epoch>& others) {
+  std::transform(epochs.begin(), epochs.end(), others.begin(), epochs.begin(),
+                 [](Epoch a, Epoch b) { return std::min(a, b); });
+}
+
 /// What all of them knew when they came, of others and of each other.
 void meet_knowledge(std::vector<Epoch>& together, const std::vector<Product::Knower>& knowers) {
   for (const Product::Knower& knower : knowers) {
-    const auto own = static_cast<std::size_t>(knower.thread);
-    for (std::size_t i = 0; i < together.size(); ++i) {
-      // A thread has come as far as it has come; the others have to know.
-      if (knower.count == 1 && i == own) continue;
-      together[i] = std::min(together[i], (*knower.epochs)[i]);
-    }
+    const Epoch own = together[knower.thread];
+    keep_earlier(together, *knower.epochs);
+    // A thread has come as far as it has come; the others have to know.
+    if (knower.count == 1) together[knower.thread] = own;
   }
 }
 
@@ -172,7 +176,6 @@ void Machine::fence_registers(const std::source_location& at) {
   meet_lanes(kAllLanes, {}, false, at);
   watch_stack();
   ++current_->register_fence;
-  current_->has_fenced = true;
 }
 
 /// The product has the thread's sums, and its part of the left operand, from here on.
@@ -223,7 +226,6 @@ void Machine::begin_product(const ProductForm& form, float* sums, const std::uin
   const auto diverge = [&](const std::string& why) {
     report("divergence", who() + " begins a product (" + place_of(pc) + ")" + why);
   };
-  watch_stack();
   meet_lanes(kAllLanes, {}, false, at);
   const std::size_t index = me.index / kWarpgroupSize;
   if (index >= block.warpgroups.size()) diverge(", and its warpgroup is not whole");
@@ -280,8 +282,10 @@ void Machine::touch_operands(Warpgroup& group, Product& product) {
   std::vector<Epoch> fenced(block.size + kUnits, std::numeric_limits<Epoch>::max());
   for (const auto& knowers : product.knowers) {
     for (const Product::Knower& knower : knowers) {
-      for (std::size_t i = 0; i < fenced.size(); ++i) {
-        fenced[i] = knower.fenced == nullptr ? 0 : std::min(fenced[i], (*knower.fenced)[i]);
+      if (knower.fenced == nullptr) {
+        std::fill(fenced.begin(), fenced.end(), Epoch{0});
+      } else {
+        keep_earlier(fenced, *knower.fenced);
       }
     }
   }
@@ -303,8 +307,7 @@ void Machine::touch_operands(Warpgroup& group, Product& product) {
   for (int warp = 0; warp < kWarps; ++warp) {
     std::vector<Epoch> together(everyone.size(), std::numeric_limits<Epoch>::max());
     meet_knowledge(together, product.knowers[warp]);
-    std::transform(together.begin(), together.end(), everyone.begin(), everyone.begin(),
-                   [](Epoch a, Epoch b) { return std::min(a, b); });
+    keep_earlier(everyone, together);
     if (form.a_in_registers) continue;
     const Operand a(form.a);
     if (warp == 0) check(a, "left");
@@ -330,36 +333,51 @@ void Machine::multiply(const Block& block, Product& product) {
   const int unit_elements = kUnitRowBytes / bytes, depth = kDepthBytes / bytes;
   const int word_elements = 4 / bytes;
   std::vector<double> a(kRows * depth), b(depth * form.n), row(form.n);
-  const auto at = [&](const Operand& operand, const float* values, int r, int c, bool transposed) {
-    return element(
-        block.shared + operand.unit(r, c / unit_elements, transposed) + c % unit_elements * bytes,
-        bytes, values);
+  // Calls take(row, column, x) for each element x of an operand in shared memory.
+  const auto for_each_element = [&](const Operand& operand, const float* values, bool transposed,
+                                    int rows, int columns, auto take) {
+    for (int r = 0; r < rows; ++r) {
+      for (int c = 0; c < columns; c += unit_elements) {
+        const unsigned char* const p =
+            block.shared + operand.unit(r, c / unit_elements, transposed);
+        for (int i = 0; i < unit_elements; ++i)
+          take(r, c + i, element(p + i * bytes, bytes, values));
+      }
+    }
   };
-  for (int m = 0; m < kRows; ++m) {
-    for (int k = 0; k < depth; ++k) {
-      // A word of a lane is a quarter of 16 bytes of a row.
-      const int lane = m % 8 * 4 + k % unit_elements / word_elements;
-      const Product::Part& part = product.parts[m / 16 * kWarpSize + lane];
-      const int word = k / unit_elements * 2 + m % 16 / 8;
-      a[m * depth + k] =
-          form.a_in_registers
-              ? element(reinterpret_cast<const char*>(part.a + word) + k % word_elements * bytes,
-                        bytes, form.values_a)
-          : form.transposed_a ? at(Operand(form.a), form.values_a, k, m, true)
-                              : at(Operand(form.a), form.values_a, m, k, false);
+  if (form.a_in_registers) {
+    for (int m = 0; m < kRows; ++m) {
+      for (int k = 0; k < depth; ++k) {
+        // A word of a lane is a quarter of 16 bytes of a row.
+        const int lane = m % 8 * 4 + k % unit_elements / word_elements;
+        const Product::Part& part = product.parts[m / 16 * kWarpSize + lane];
+        const int word = k / unit_elements * 2 + m % 16 / 8;
+        a[m * depth + k] =
+            element(reinterpret_cast<const char*>(part.a + word) + k % word_elements * bytes, bytes,
+                    form.values_a);
+      }
     }
+  } else if (form.transposed_a) {
+    for_each_element(Operand(form.a), form.values_a, true, depth, kRows,
+                     [&](int k, int m, float x) { a[m * depth + k] = x; });
+  } else {
+    for_each_element(Operand(form.a), form.values_a, false, kRows, depth,
+                     [&](int m, int k, float x) { a[m * depth + k] = x; });
   }
-  for (int k = 0; k < depth; ++k) {
-    for (int n = 0; n < form.n; ++n) {
-      b[k * form.n + n] = form.transposed_b ? at(Operand(form.b), form.values_b, k, n, true)
-                                            : at(Operand(form.b), form.values_b, n, k, false);
-    }
+  if (form.transposed_b) {
+    for_each_element(Operand(form.b), form.values_b, true, depth, form.n,
+                     [&](int k, int n, float x) { b[k * form.n + n] = x; });
+  } else {
+    for_each_element(Operand(form.b), form.values_b, false, form.n, depth,
+                     [&](int n, int k, float x) { b[k * form.n + n] = x; });
   }
   for (int m = 0; m < kRows; ++m) {
-    const auto sum = [&](int n) -> float& {
-      const Product::Part& part = product.parts[m / 16 * kWarpSize + m % 8 * 4 + n % 8 / 2];
-      return (*part.values)[m % 16 / 8 * (form.n / 4) + n / 8 * 2 + n % 2];
-    };
+    std::array<float*, 4> of_lane;  // the sums of the row: two neighbours of each eight
+    for (int lane = 0; lane < 4; ++lane) {
+      const Product::Part& part = product.parts[m / 16 * kWarpSize + m % 8 * 4 + lane];
+      of_lane[lane] = part.values->data() + m % 16 / 8 * (form.n / 4);
+    }
+    const auto sum = [&](int n) -> float& { return of_lane[n % 8 / 2][n / 8 * 2 + n % 2]; };
     for (int n = 0; n < form.n; ++n) row[n] = form.accumulate ? sum(n) : 0.0;
     add_terms(&a[m * depth], b, row, bytes == 1);
     for (int n = 0; n < form.n; ++n) sum(n) = static_cast<float>(row[n]);

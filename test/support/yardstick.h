@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/any_policies.h"
 #include "support/cases.h"
 #include "support/fp8_errors.h"
 #include "support/learned_places.h"
@@ -378,7 +379,8 @@ std::string faults_of_forward(const Case& c, const Promises& promises,
   Problem<T, kPolicy> p(c);
   p.round_inputs_to(promises.fp8);
   const auto want = detail::remembered<T, detail::ForwardYardstick>(c, kPolicy, promises, [&] {
-    return detail::forward_yardstick<T>(c, promises, p.forward_args());
+    const auto args = p.forward_args();
+    return detail::forward_yardstick<T>(c, promises, with_any_policies(args));
   });
   const auto args = p.executor_args();
   return detail::faults_of_forward(c, p, *want, [&] { return pass(args, p.regions()); });
@@ -390,9 +392,11 @@ std::string faults_of_backward(const Case& c, const Promises& promises,
   Problem<T, kPolicy> p(c);
   const auto args = p.backward_args();
   const auto want = detail::remembered<T, detail::BackwardYardstick>(c, kPolicy, promises, [&] {
-    auto forward = attile::reference::forward(p.forward_args());
+    const auto forward_args = p.forward_args();
+    auto forward = attile::reference::forward(with_any_policies(forward_args));
     p.set_forward_result(forward);
-    return detail::backward_yardstick<T>(c, promises.tf32_products, args, std::move(forward));
+    return detail::backward_yardstick<T>(c, promises.tf32_products, with_any_policies(args),
+                                         std::move(forward));
   });
   p.set_forward_result(want->forward);
   return detail::faults_of_backward<T>(c, promises, p, LearnedPlaces(args), *want,

@@ -95,9 +95,8 @@ ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex
 }
 
 /// Calls f(modifier) with what applies the score modifier to the raw scores in `s_frag`
-/// (tile::ThreadModifier). With kMasked columns may be behind the last one, in whose place it takes
-/// the last one. `elements`: those of the scores, where they have been read (TransposedElements),
-/// the words of their diagonals (DiagonalWords), or what stands for them in tile/modify.cuh.
+/// (tile::ThreadModifier). With kMasked the last column stands for those behind it. `elements`: those
+/// of the scores (TransposedElements, DiagonalWords), or what tile/modify.cuh has in their place.
 template <bool kMasked, class Registers, class Params, class Elements, class F>
 ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile::TileCoord& coord,
                                  const Elements& elements, const F& f) {

@@ -62,11 +62,12 @@ ATTILE_DEVICE bool is_transposed_ahead(const TmaForwardParams<Traits>& p) {
 
 /// Loads K or V of all tiles from the first to the last that any row of each of the block's work
 /// tiles sees; V in fp8 beside K, for the warps that transpose it. `pipeline`, `map`: those of K or
-/// of V, and with V in fp8 those of K.
+/// of V, and with V in fp8 those of K; `kOfKeys`: whether it is that of K, of which a stage says
+/// which tile it has, with kListsBlocks.
 /// Behind a sequence's last key TMA writes zeros (`ragged`). The mask replaces such a score by
 /// -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there.
 /// Scope    Traits::kKvLanes lanes of a warp, from the first one on.
-template <class Traits, class Pipeline>
+template <bool kOfKeys, class Traits, class Pipeline>
 ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
                            const arch::TensorMap& map) {
@@ -105,7 +106,15 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
       if constexpr (Traits::kHasScheduler) {
         if (step == allows_at) schedule.allow_next();
       }
-      load(at, step, pipeline, state, map);
+      if constexpr (kOfKeys && Traits::kListsBlocks) {
+        const int kv_tile = p.kv_tile(at, step);
+        pipeline.await_empty(state);
+        if (arch::thread_index() % arch::kWarpSize == 0) smem.kv_tile(state.stage) = kv_tile;
+        load_kv_tile(p, at, kv_tile, pipeline, state, map);
+        state.advance();
+      } else {
+        load(at, step, pipeline, state, map);
+      }
       if constexpr (Traits::kFp8Values) {
         if (!is_transposed_ahead(p)) load_fp8_v(at, step);
       }
@@ -281,7 +290,7 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
   const int q_warpgroup = thread - 2 * arch::kWarpSize;
   constexpr int kLanes = Traits::kKvLanes;
   const int v_lane = thread - arch::kWarpSize;
-  if (thread < kLanes) load_kv(p, block, smem, smem.k(), p.maps.k);
+  if (thread < kLanes) load_kv<true>(p, block, smem, smem.k(), p.maps.k);
   if constexpr (Traits::kFp8Values) {
     const int warp = arch::uniform(thread / arch::kWarpSize);
     if (!is_transposed_ahead(p)) {
@@ -291,7 +300,7 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
       if (v_lane == 0) load_transposed_v(p, block, smem);
     }
   } else {
-    if (0 <= v_lane && v_lane < kLanes) load_kv(p, block, smem, smem.v(), p.maps.v);
+    if (0 <= v_lane && v_lane < kLanes) load_kv<false>(p, block, smem, smem.v(), p.maps.v);
   }
   if (0 <= q_warpgroup && q_warpgroup < Traits::kConsumers) load_q(p, block, smem, q_warpgroup);
   if constexpr (Traits::kHasScheduler) {
