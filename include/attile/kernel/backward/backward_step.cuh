@@ -95,8 +95,8 @@ ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex
 }
 
 /// Calls f(modifier) with what applies the score modifier to the raw scores in `s_frag`
-/// (tile::ThreadModifier). With kMasked the last column stands for those behind it. `elements`: those
-/// of the scores (TransposedElements, DiagonalWords), or what tile/modify.cuh has in their place.
+/// (tile::ThreadModifier). With kMasked the last column stands for others. `elements`: those of the
+/// scores (TransposedElements, DiagonalWords), or what tile/modify.cuh has in their place.
 template <bool kMasked, class Registers, class Params, class Elements, class F>
 ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile::TileCoord& coord,
                                  const Elements& elements, const F& f) {
