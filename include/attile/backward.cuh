@@ -102,10 +102,6 @@ cudaError_t launch_backward(const typename Traits::Args& args,
   return cudaSuccess;
 }
 
-}  // namespace detail
-
-namespace detail {
-
 /// Returns what the kernels and the device say of arguments that passed `check_arguments`.
 template <class Traits>
 Check check_backward(const typename Traits::Args& args) {

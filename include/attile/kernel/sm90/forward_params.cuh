@@ -304,10 +304,10 @@ struct TmaForwardParams : ForwardParams<Traits> {
 template <class Traits, class PackedHeads>
 bool packing_pays(const typename Traits::Args& args) {
   const HeadPacking packing(args.q_heads / args.kv_heads);
-  const std::int64_t apart =
+  const std::int64_t unpacked =
       packing.heads * batch_head_time(args.q_len, Traits::kConsumers, kWarpgroupRows);
   const std::int64_t packed = batch_head_time(args.q_len, PackedHeads::kConsumers, packing.rows);
-  return packing.heads > 1 && 10 * packed <= 9 * apart;
+  return packing.heads > 1 && 10 * packed <= 9 * unpacked;
 }
 
 }  // namespace attile::sm90
