@@ -147,7 +147,7 @@ class WordReader {
 /// Barriers one before, when others still read the tile; before others read the new one, the wait
 ///          for the group (`arch::async_copy_wait`) and a barrier. Rows that cannot be moved 16
 ///          bytes at a time are written before the call returns.
-///          `places` are those of the tile's rows.
+/// places   those of the tile's rows.
 template <int kThreads, int Rows, int Cols, class T, RowSource M, class Places>
 ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& source, int row0,
                               int number, const Places& places) {
