@@ -7,14 +7,12 @@
 #include <attile/core/check.h>
 #include <attile/core/element.h>
 #include <attile/core/policies.h>
-#include <attile/core/splits.h>
 #include <attile/core/status.h>
 #include <attile/core/workspace.h>
 #include <attile/families.cuh>
 #include <attile/forward.cuh>
 
 #include <cstddef>
-#include <type_traits>
 
 // Forward passes of few rows of queries against many keys: a new row for each sequence of a cache,
 // or some (drafts, a chunk of a prompt). Their kernels read K and V once for all query heads that

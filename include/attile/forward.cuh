@@ -15,7 +15,6 @@
 
 #include <cstddef>
 #include <optional>
-#include <type_traits>
 
 namespace attile {
 

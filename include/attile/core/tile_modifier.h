@@ -5,7 +5,6 @@
 #include <attile/core/index.h>
 
 #include <cmath>
-#include <concepts>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
