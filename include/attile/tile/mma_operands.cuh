@@ -114,10 +114,9 @@ class SharedLeftTransposed<Tile> {
 
 /// Holds a left operand in registers: the result of a product, rounded to T.
 ///   const tile::RegisterLeft<T, Scores> p_left(s_frag);
-/// A lane's elements of
-/// two neighbouring 16 x 8 pieces of a result are its elements of one 16 x 16 piece of an operand;
-/// with fp32 those of one piece are its elements of a 16 x 8 piece in the paired order, and with
-/// fp8 those of four pieces of one 16 x 32 piece in the order of BytePairs.
+/// A lane's elements of two neighbouring 16 x 8 pieces of a result are its elements of one 16 x 16
+/// piece of an operand; with fp32 those of one piece are its elements of a 16 x 8 piece in the
+/// paired order, and with fp8 those of four pieces of one 16 x 32 piece in the order of BytePairs.
 template <class T, class Registers>
 class RegisterLeft {
   static_assert(Registers::kWarpCols == Registers::kCols,

@@ -2,14 +2,11 @@
 #pragma once
 
 #include <attile/arch/tensor_map.cuh>
-#include <attile/core/args.h>
 #include <attile/core/check.h>
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
 #include <attile/core/status.h>
-#include <attile/core/tensor.h>
-#include <attile/core/tile_slots.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/forward/forward_kernel.cuh>
 #include <attile/kernel/sm90/boxed.cuh>
@@ -17,12 +14,11 @@
 #include <attile/kernel/sm90/forward_map_params.cuh>
 #include <attile/kernel/sm90/forward_traits.cuh>
 #include <attile/kernel/sm90/transpose_v.cuh>
-#include <attile/tile/online_softmax.h>
+#include <attile/tile/factor_of_p.h>
 #include <attile/tile/scores.cuh>
 
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 namespace attile::sm90 {
 
@@ -304,10 +300,10 @@ struct TmaForwardParams : ForwardParams<Traits> {
 template <class Traits, class PackedHeads>
 bool packing_pays(const typename Traits::Args& args) {
   const HeadPacking packing(args.q_heads / args.kv_heads);
-  const std::int64_t apart =
+  const std::int64_t unpacked =
       packing.heads * batch_head_time(args.q_len, Traits::kConsumers, kWarpgroupRows);
   const std::int64_t packed = batch_head_time(args.q_len, PackedHeads::kConsumers, packing.rows);
-  return packing.heads > 1 && 10 * packed <= 9 * apart;
+  return packing.heads > 1 && 10 * packed <= 9 * unpacked;
 }
 
 }  // namespace attile::sm90

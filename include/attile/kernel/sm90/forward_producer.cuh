@@ -4,7 +4,6 @@
 #include <attile/arch/thread.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/config.h>
-#include <attile/core/sequences.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/sm90/dynamic_schedule.cuh>
 #include <attile/kernel/sm90/forward_memory.cuh>
