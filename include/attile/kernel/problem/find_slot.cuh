@@ -10,9 +10,9 @@
 #include <climits>
 
 // Finds sequences: how a warp of a grid over slots (TileSlots) finds the one that an item belongs
-// to, where sequences are packed. The sequences are cut into ranges of at most kRangeSequences,
-// each of which a warp reads at once, kLaneSequences a lane: it waits for device memory once among
-// so many sequences, and three times among 32 * 32 times as many.
+// to, where sequences are packed. The sequences are cut into ranges of at most 32, each of which a
+// warp reads at once, a sequence a lane: it waits for device memory once among 32 sequences, and
+// three times among 32768.
 //
 // Grids take the ranges in order, and within one the longest sequences first, unless all are short,
 // so that what a grid ends with are short ones. Slots in device memory (scratch rows, semaphores,
@@ -20,17 +20,13 @@
 
 namespace attile {
 
-/// The sequences of a range that a lane has, kWarpSize apart, and the most sequences of a range.
-inline constexpr int kLaneSequences = 2;
-inline constexpr int kRangeSequences = kLaneSequences * arch::kWarpSize;
-
 /// Is a range of sequences. `is_whole`: its offsets rise, and each slot from its first sequence's
 /// to its last one's leads to this range. That is always so, unless offsets decrease; then
 /// `is_whole` is true for all slots that lead here, or for none of them.
 struct SequenceRange {
   int first, sequences;
-  int begin;                  ///< its first slot
-  int slots[kLaneSequences];  ///< of this lane's sequences, of the first one in place of none
+  int begin;  ///< its first slot
+  int slots;  ///< of this lane's sequence, or where it has none of the first one
   bool is_whole;
 };
 
@@ -38,7 +34,7 @@ struct SequenceRange {
 template <Axis kAxis, int kTile, class S>
 ATTILE_DEVICE SequenceRange range_by_warp(const TileSlots<kAxis, kTile, S>& slots, int slot) {
   const int lane = arch::thread_index() % arch::kWarpSize;
-  const int ranges = ceil_div(slots.sequences(), kRangeSequences);
+  const int ranges = ceil_div(slots.sequences(), arch::kWarpSize);
   const int size = ceil_div(slots.sequences(), ranges);
   int found = 0, past = ranges;
   // The largest begin seen at or before the slot, and the smallest after it.
@@ -58,17 +54,10 @@ ATTILE_DEVICE SequenceRange range_by_warp(const TileSlots<kAxis, kTile, S>& slot
   }
   const int first = found * size, next = min(first + size, slots.sequences());
   const int begin = slots.first(first), end = slots.first(next);
-  SequenceRange result{first, next - first, begin, {}, false};
-  int fewest = INT_MAX;
-  ATTILE_UNROLL
-  for (int k = 0; k < kLaneSequences; ++k) {
-    const int mine = first + k * arch::kWarpSize + lane;
-    result.slots[k] = slots.slots(mine < next ? mine : first);
-    fewest = min(fewest, result.slots[k]);
-  }
-  is_sorted = is_sorted && !arch::any_lane(fewest < 1);
-  result.is_whole = is_sorted && begun <= begin && slot < end && end <= ended;
-  return result;
+  const int mine = slots.slots(first + lane < next ? first + lane : first);
+  is_sorted = is_sorted && !arch::any_lane(mine < 1);
+  return {first, next - first, begin, mine,
+          is_sorted && begun <= begin && slot < end && end <= ended};
 }
 
 /// Names the order in which a grid takes the sequences of a range.
@@ -78,21 +67,13 @@ enum class SlotOrder { kLongestFirst, kOfSequences };
 /// in which a grid takes them. `sequences`: 0 where an item is nobody's.
 struct SequenceRun {
   int sequences = 0;
-  int slots = 0;                  ///< of each
-  int item = 0;                   ///< the item's number among those of the run
-  int first = 0;                  ///< the first sequence of the range
-  int rank[kLaneSequences] = {};  ///< of this lane's sequences in the run; below 0: not in it
+  int slots = 0;  ///< of each
+  int item = 0;   ///< the item's number among those of the run
+  int first = 0;  ///< the first sequence of the range
+  int rank = -1;  ///< of this lane's sequence in the run; below 0 where that is not in it
 
   /// Returns the n-th sequence of the run. Scope    all lanes of a warp.
-  ATTILE_DEVICE int sequence(int n) const {
-    int found = first;
-    ATTILE_UNROLL
-    for (int k = 0; k < kLaneSequences; ++k) {
-      const int lane = arch::first_lane(rank[k] == n);
-      if (lane < arch::kWarpSize) found = first + k * arch::kWarpSize + lane;
-    }
-    return found;
-  }
+  ATTILE_DEVICE int sequence(int n) const { return first + arch::first_lane(rank == n); }
 };
 
 /// Returns the run of sequences that item `item` of a grid over slots belongs to; each slot has
@@ -103,59 +84,34 @@ template <SlotOrder kOrder = SlotOrder::kLongestFirst, Axis kAxis, int kTile, cl
 ATTILE_DEVICE SequenceRun find_run_by_warp(const TileSlots<kAxis, kTile, S>& slots, int item,
                                            int per_slot, const Kind& kind) {
   constexpr int kShort = 1024 / kTile;  // slots of sequences that need not be sorted
-  constexpr int kWarp = arch::kWarpSize;
-  const int lane = arch::thread_index() % kWarp;
+  const int lane = arch::thread_index() % arch::kWarpSize;
   const int slot = item / per_slot;
   const SequenceRange range = range_by_warp(slots, slot);
-  bool is_mine[kLaneSequences], is_long = false;
-  int before[kLaneSequences];  // slots of runs that come before this one
-  int rank[kLaneSequences] = {}, alike[kLaneSequences], key[kLaneSequences];
-  ATTILE_UNROLL
-  for (int k = 0; k < kLaneSequences; ++k) {
-    is_mine[k] = k * kWarp + lane < range.sequences;
-    const int sequence = range.first + (is_mine[k] ? k * kWarp + lane : 0);
-    before[k] = slots.first(sequence) - range.begin;
-    alike[k] = 1;
-    is_long = is_long || range.slots[k] > kShort;
-    // key / 2 is the slots, key % 2 the kind
-    key[k] = kOrder == SlotOrder::kLongestFirst ? 2 * range.slots[k] + kind(sequence) : 0;
-  }
-  if (kOrder == SlotOrder::kLongestFirst && range.is_whole && arch::any_lane(is_long)) {
-    ATTILE_UNROLL
-    for (int k = 0; k < kLaneSequences; ++k) before[k] = alike[k] = 0;
-    ATTILE_UNROLL
-    for (int j = 0; j < kLaneSequences; ++j) {
-      const int count = min(range.sequences - j * kWarp, kWarp);
-      ATTILE_UNROLL_BY(8)
-      for (int i = 0; i < count; ++i) {
-        const int others = arch::shuffle(key[j], i);
-        ATTILE_UNROLL
-        for (int k = 0; k < kLaneSequences; ++k) {
-          if (others > key[k]) before[k] += others / 2;
-          if (others != key[k]) continue;
-          ++alike[k];
-          if (j * kWarp + i < k * kWarp + lane) ++rank[k];
-        }
+  const bool is_mine = lane < range.sequences;
+  const int sequence = range.first + (is_mine ? lane : 0);
+  const int mine = range.slots;
+  int before = slots.first(sequence) - range.begin;  // slots of runs that come before this one
+  int rank = 0, alike = 1;
+  if (kOrder == SlotOrder::kLongestFirst && range.is_whole && arch::any_lane(mine > kShort)) {
+    before = alike = 0;
+    const int key = 2 * mine + kind(sequence);  // key / 2 is the slots, key % 2 the kind
+    ATTILE_UNROLL_BY(8)
+    for (int i = 0; i < range.sequences; ++i) {
+      const int others = arch::shuffle(key, i);
+      if (others > key) before += others / 2;
+      if (others == key) {
+        ++alike;
+        if (i < lane) ++rank;
       }
     }
   }
-  if (!range.is_whole) return {};
   const int among = slot - range.begin;
-  SequenceRun run;
-  ATTILE_UNROLL
-  for (int k = 0; k < kLaneSequences; ++k) {
-    const int end = before[k] + range.slots[k] * alike[k];
-    const int found = arch::first_lane(is_mine[k] && before[k] <= among && among < end);
-    if (run.sequences > 0 || found == kWarp) continue;
-    const int begin = arch::shuffle(before[k], found);
-    run = {arch::shuffle(alike[k], found), arch::shuffle(range.slots[k], found),
-           item - (range.begin + begin) * per_slot, range.first};
-    ATTILE_UNROLL
-    for (int j = 0; j < kLaneSequences; ++j) {
-      run.rank[j] = is_mine[j] && before[j] == begin ? rank[j] : -1;
-    }
-  }
-  return run;
+  const int found = arch::first_lane(is_mine && before <= among && among < before + mine * alike);
+  if (!range.is_whole || found == arch::kWarpSize) return {};
+  const int begin = arch::shuffle(before, found);
+  return {arch::shuffle(alike, found), arch::shuffle(mine, found),
+          item - (range.begin + begin) * per_slot, range.first,
+          is_mine && before == begin ? rank : -1};
 }
 
 /// Returns the sequence that an item of a grid over slots belongs to (find_run_by_warp), if the
