@@ -249,8 +249,7 @@ class SharedRight<Tile> {
     arch::load_matrices_transposed(words, reader_.address(k * 16, first_ + j * 16));
     ATTILE_UNROLL
     for (int half = 0; half < 2; ++half) {
-      arch::widen<typename Tile::Element, T>(arch::swap_middle_bytes(words[half]), b[half],
-                                             b[2 + half]);
+      arch::widen<typename Tile::Element, T, true>(words[half], b[half], b[2 + half]);
     }
   }
 

@@ -42,8 +42,9 @@ float fp8_in_word(std::uint32_t word, int i) {
   return to_float(x);
 }
 
-template <class F, class T>
+template <class F, class T, bool kApart = false>
 void widen(std::uint32_t word, std::uint32_t& low, std::uint32_t& high) {
+  if (kApart) word = swap_middle_bytes(word);
   low = word_of(from_floats<T>(fp8_in_word<F>(word, 0), fp8_in_word<F>(word, 1)));
   high = word_of(from_floats<T>(fp8_in_word<F>(word, 2), fp8_in_word<F>(word, 3)));
 }
