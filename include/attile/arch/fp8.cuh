@@ -90,7 +90,8 @@ ATTILE_DEVICE __half2 widen_to_half(std::uint32_t word) {
     return pair;
   }
 #endif
-  return widen_by_integers<F, kApart ? kHalf : 2 * kHalf, kApart ? kHalf + 2 : 2 * kHalf + 1>(word);
+  constexpr int kFirst = kApart ? kHalf : 2 * kHalf;
+  return widen_by_integers<F, kFirst, kFirst + (kApart ? 2 : 1)>(word);
 }
 
 /// Returns two elements of fp16 as T, in a word.
