@@ -51,7 +51,8 @@ ATTILE_DEVICE std::uint32_t e4m3_nan_for_sign(std::uint32_t word) {
 }
 
 /// Returns elements kFirst and kSecond of a word of fp8, as fp16; exactly. NaN stays NaN.
-template <class F, int kFirst, int kSecond>
+/// kInUnit  they are in fp8_unit.
+template <class F, int kFirst, int kSecond, bool kInUnit>
 ATTILE_DEVICE __half2 widen_by_integers(std::uint32_t word) {
   __half2 pair;
   if constexpr (std::is_same_v<F, __nv_fp8_e4m3>) {
@@ -67,7 +68,7 @@ ATTILE_DEVICE __half2 widen_by_integers(std::uint32_t word) {
         : "r"(e4m3_nan_for_sign(word)), "r"(word), "n"(kSelector));
     bits = bits << 7 & 0xFF80FF80u;
     std::memcpy(&pair, &bits, sizeof pair);
-    return __hmul2(pair, __float2half2_rn(256.0f));
+    return kInUnit ? pair : __hmul2(pair, __float2half2_rn(256.0f));
   } else {
     const std::uint32_t upper = __byte_perm(word, 0, 0x0404 | kFirst << 4 | kSecond << 12);
     std::memcpy(&pair, &upper, sizeof pair);
@@ -77,7 +78,7 @@ ATTILE_DEVICE __half2 widen_by_integers(std::uint32_t word) {
 
 /// Returns the two elements of fp8 in half kHalf of a word, or with kApart elements kHalf and kHalf
 /// + 2, as fp16; exactly.
-template <class F, int kHalf, bool kApart>
+template <class F, int kHalf, bool kApart, bool kInUnit>
 ATTILE_DEVICE __half2 widen_to_half(std::uint32_t word) {
 #if __CUDA_ARCH__ >= 890
   if constexpr (std::is_same_v<F, __nv_fp8_e4m3>) {
@@ -91,7 +92,7 @@ ATTILE_DEVICE __half2 widen_to_half(std::uint32_t word) {
   }
 #endif
   constexpr int kFirst = kApart ? kHalf : 2 * kHalf;
-  return widen_by_integers<F, kFirst, kFirst + (kApart ? 2 : 1)>(word);
+  return widen_by_integers<F, kFirst, kFirst + (kApart ? 2 : 1), kInUnit>(word);
 }
 
 /// Returns two elements of fp16 as T, in a word.
@@ -109,13 +110,24 @@ ATTILE_DEVICE std::uint32_t word_of_pair(__half2 pair) {
 
 }  // namespace detail
 
+/// Returns what numbers that `widen` makes with kInUnit count: 1 where the device has an
+/// instruction that converts them, else a power of two that saves a multiplication.
+template <class F>
+ATTILE_DEVICE constexpr float fp8_unit() {
+#if __CUDA_ARCH__ >= 890
+  return 1.0f;
+#else
+  return std::is_same_v<F, __nv_fp8_e4m3> ? 256.0f : 1.0f;
+#endif
+}
+
 /// Converts four elements of fp8 to T, fp16 or bf16: those of bytes 0 and 1 of the word to `low`,
 /// those of bytes 2 and 3 to `high`, or with kApart those of bytes 0 and 2, and of 1 and 3; the
-/// first one in the lower half. It is exact; NaN stays NaN.
-template <class F, class T, bool kApart = false>
+/// first one in the lower half. It is exact; NaN stays NaN. With kInUnit they are in fp8_unit.
+template <class F, class T, bool kApart = false, bool kInUnit = false>
 ATTILE_DEVICE void widen(std::uint32_t word, std::uint32_t& low, std::uint32_t& high) {
-  low = detail::word_of_pair<T>(detail::widen_to_half<F, 0, kApart>(word));
-  high = detail::word_of_pair<T>(detail::widen_to_half<F, 1, kApart>(word));
+  low = detail::word_of_pair<T>(detail::widen_to_half<F, 0, kApart, kInUnit>(word));
+  high = detail::word_of_pair<T>(detail::widen_to_half<F, 1, kApart, kInUnit>(word));
 }
 
 /// Adds A B to d: A (16, 32) of elements of FA, B (32, 8) of elements of FB, d (16, 8). Each word

@@ -83,9 +83,9 @@ class KvLoader<Traits, true> {
   ATTILE_DEVICE static int lane() { return arch::thread_index() % arch::kWarpSize; }
 
   const TmaForwardParams<Traits>& p_;
-  int tiles_;         // of which the lanes hold the boxes
-  int ahead_, row_;   // of which of these tiles, and where in it, this lane's box is
-  int wait_ = 0;      // so many of these tiles are left to load behind this one
+  int tiles_;        // of which the lanes hold the boxes
+  int ahead_, row_;  // of which of these tiles, and where in it, this lane's box is
+  int wait_ = 0;     // so many of these tiles are left to load behind this one
   arch::TmaCoord box_{};
 };
 
