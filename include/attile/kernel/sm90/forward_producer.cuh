@@ -26,68 +26,31 @@
 
 namespace attile::sm90 {
 
-/// Begins the copies of tiles of K and V, each once its stage is empty.
+/// Begins the copies of one tile of K or V, once its stage is empty. Where keys lie in pages a tile
+/// comes in up to 32 boxes. Of each of them a lane looks up the page while the stage is still read.
+/// All lanes wait for the stage: while one did so, and the others waited for that one, V came later
+/// and a call took 1.07 times as long (bench/log/tuning-decode.md).
 /// Scope    all lanes of a warp where keys lie in pages, else one.
-template <class Traits, bool kPaged = Problem<Traits>::kPaged>
-class KvLoader {
- public:
-  ATTILE_DEVICE explicit KvLoader(const TmaForwardParams<Traits>& p) : p_(p) {}
-
-  /// Goes to the tile of a step of a work tile, before `load`. They are visited in order.
-  ATTILE_DEVICE void go_to(const WorkTile& at, int step) {
-    box_ = p_.keys(at, p_.kv_tile(at, step) * Traits::kBc);
-  }
-  /// Loads that tile of K or V.
-  template <class Pipeline>
-  ATTILE_DEVICE void load(const Pipeline& pipeline, const typename Pipeline::State& state,
-                          const arch::TensorMap& map) const {
+template <class Traits, class Pipeline>
+ATTILE_DEVICE void load_kv_tile(const TmaForwardParams<Traits>& p, const WorkTile& at, int kv_tile,
+                                const Pipeline& pipeline, const typename Pipeline::State& state,
+                                const arch::TensorMap& map) {
+  const int key0 = kv_tile * Traits::kBc;
+  if constexpr (Problem<Traits>::kPaged) {
+    const int lane = arch::thread_index() % arch::kWarpSize;
+    const int row = lane * p.pages.box_keys;
+    const bool has_box = row < Traits::kBc;
+    arch::TmaCoord box{};
+    if (has_box) box = p.keys_in_page(at, key0 + row);
+    pipeline.await_empty(state);
+    if (lane == 0) static_cast<void>(pipeline.expect(state, Pipeline::kTileBytes));
+    arch::warp_barrier();  // the bytes are expected before they arrive
+    if (has_box) pipeline.load(state, map, box, row);
+  } else {
     pipeline.producer_acquire(state);
-    pipeline.load(state, map, box_);
+    pipeline.load(state, map, p.keys(at, key0));
   }
-
- private:
-  const TmaForwardParams<Traits>& p_;
-  arch::TmaCoord box_;
-};
-
-/// Where keys lie in pages a tile comes in several boxes. The lanes look up the pages of 32 boxes
-/// at once, those of the next tiles, and each copies its own when its tile is loaded. Instructions
-/// of the producer are not free: consumers, whose loop about fills the nearest cache of
-/// instructions, took 9 % longer beside a lookup for each tile (bench/log/tuning-decode.md).
-template <class Traits>
-class KvLoader<Traits, true> {
- public:
-  ATTILE_DEVICE explicit KvLoader(const TmaForwardParams<Traits>& p)
-      : p_(p),
-        tiles_(arch::kWarpSize / p.pages.boxes),
-        ahead_(lane() / p.pages.boxes),
-        row_(lane() % p.pages.boxes * p.pages.box_keys) {}
-
-  ATTILE_DEVICE void go_to(const WorkTile& at, int step) {
-    if (--wait_ >= 0 && step > at.kv_tiles.first) return;
-    wait_ = tiles_ - 1;
-    const int own = step + ahead_;
-    if (ahead_ < tiles_ && own < at.kv_tiles.last) {
-      box_ = p_.keys_in_page(at, p_.kv_tile(at, own) * Traits::kBc + row_);
-    }
-  }
-  template <class Pipeline>
-  ATTILE_DEVICE void load(const Pipeline& pipeline, const typename Pipeline::State& state,
-                          const arch::TensorMap& map) const {
-    if (lane() == 0) pipeline.producer_acquire(state);
-    arch::warp_barrier();  // the stage is empty before lanes fill it
-    if (ahead_ == tiles_ - 1 - wait_) pipeline.load(state, map, box_, row_);
-  }
-
- private:
-  ATTILE_DEVICE static int lane() { return arch::thread_index() % arch::kWarpSize; }
-
-  const TmaForwardParams<Traits>& p_;
-  int tiles_;        // of which the lanes hold the boxes
-  int ahead_, row_;  // of which of these tiles, and where in it, this lane's box is
-  int wait_ = 0;     // so many of these tiles are left to load behind this one
-  arch::TmaCoord box_{};
-};
+}
 
 /// Returns whether V in fp8 has been transposed ahead of the kernel.
 template <class Traits>
@@ -106,7 +69,11 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
                            const arch::TensorMap& map) {
   constexpr int kLanes = Traits::kKvLanes;
-  KvLoader<Traits> loader(p);
+  const auto load = [&](const WorkTile& at, int step, const auto& to, auto& state,
+                        const arch::TensorMap& from) {
+    load_kv_tile(p, at, p.kv_tile(at, step), to, state, from);
+    state.advance();
+  };
   typename Pipeline::State state;
   [[maybe_unused]] typename Traits::LoadedVPipeline::State v_state;
   [[maybe_unused]] const auto load_fp8_v = [&](const WorkTile& at, int step) {
@@ -119,8 +86,7 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
         return;
       }
     }
-    loader.load(smem.loaded_v(), v_state, p.maps.v);
-    v_state.advance();
+    load(at, step, smem.loaded_v(), v_state, p.maps.v);
   };
   auto schedule = schedule_of_thread(p, block, smem, kLanes);
   for (; schedule.more(); schedule.next()) {
@@ -137,9 +103,7 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
       if constexpr (Traits::kHasScheduler) {
         if (step == allows_at) schedule.allow_next();
       }
-      loader.go_to(at, step);
-      loader.load(pipeline, state, map);
-      state.advance();
+      load(at, step, pipeline, state, map);
       if constexpr (Traits::kFp8Values) {
         if (!is_transposed_ahead(p)) load_fp8_v(at, step);
       }
