@@ -42,10 +42,10 @@ struct SchedulerParams {
 template <>
 struct SchedulerParams<false> {};
 
-/// Holds the keys of a box of K and V where they lie in pages.
+/// Holds the keys of a box of K and V where they lie in pages, and how many boxes a tile has.
 template <bool kThere>
 struct PageParams {
-  int box_keys = 0;
+  int box_keys = 0, boxes = 1;
 };
 template <>
 struct PageParams<false> {};
@@ -101,7 +101,10 @@ struct TmaForwardParams : ForwardParams<Traits> {
     if constexpr (Traits::SequencesType::kUniform && !kEvenRows<Traits>) {
       sections = sections_of(args);
     }
-    if constexpr (Problem<Traits>::kPaged) pages.box_keys = sm90::box_keys(args, Traits::kBc);
+    if constexpr (Problem<Traits>::kPaged) {
+      pages.box_keys = sm90::box_keys(args, Traits::kBc);
+      pages.boxes = Traits::kBc / pages.box_keys;
+    }
   }
   /// Returns the bytes of scratch memory of a call: 16, and V where it is transposed ahead.
   static std::size_t workspace_bytes(const typename Traits::Args& args) {

@@ -26,31 +26,70 @@
 
 namespace attile::sm90 {
 
-/// Begins the copies of one tile of K or V, once its stage is empty. Where keys lie in pages a tile
-/// comes in up to 32 boxes. Of each of them a lane looks up the page while the stage is still read.
-/// All lanes wait for the stage: while one did so, and the others waited for that one, V came later
-/// and a call took 1.07 times as long (bench/log/tuning-decode.md).
+/// Begins the copies of tiles of K and V, each once its stage is empty.
 /// Scope    all lanes of a warp where keys lie in pages, else one.
-template <class Traits, class Pipeline>
-ATTILE_DEVICE void load_kv_tile(const TmaForwardParams<Traits>& p, const WorkTile& at, int kv_tile,
-                                const Pipeline& pipeline, const typename Pipeline::State& state,
-                                const arch::TensorMap& map) {
-  const int key0 = kv_tile * Traits::kBc;
-  if constexpr (Problem<Traits>::kPaged) {
-    const int lane = arch::thread_index() % arch::kWarpSize;
-    const int row = lane * p.pages.box_keys;
-    const bool has_box = row < Traits::kBc;
-    arch::TmaCoord box{};
-    if (has_box) box = p.keys_in_page(at, key0 + row);
-    pipeline.await_empty(state);
-    if (lane == 0) static_cast<void>(pipeline.expect(state, Pipeline::kTileBytes));
-    arch::warp_barrier();  // the bytes are expected before they arrive
-    if (has_box) pipeline.load(state, map, box, row);
-  } else {
-    pipeline.producer_acquire(state);
-    pipeline.load(state, map, p.keys(at, key0));
+template <class Traits, bool kPaged = Problem<Traits>::kPaged>
+class KvLoader {
+ public:
+  ATTILE_DEVICE explicit KvLoader(const TmaForwardParams<Traits>& p) : p_(p) {}
+
+  /// Goes to the tile of a step of a work tile. Its steps are gone through one after another.
+  ATTILE_DEVICE void go_to(const WorkTile& at, int step) {
+    box_ = p_.keys(at, p_.kv_tile(at, step) * Traits::kBc);
   }
-}
+  /// Loads K or V of that tile.
+  template <class Pipeline>
+  ATTILE_DEVICE void load(const Pipeline& pipeline, const typename Pipeline::State& state,
+                          const arch::TensorMap& map) const {
+    pipeline.producer_acquire(state);
+    pipeline.load(state, map, box_);
+  }
+
+ private:
+  const TmaForwardParams<Traits>& p_;
+  arch::TmaCoord box_;
+};
+
+/// Does so where keys lie in pages, and a tile comes in up to 32 boxes. The lanes look up the pages
+/// of as many next tiles as have 32 boxes, which is worth 1 to 3 % beside a lookup for each tile.
+/// All lanes wait for a stage: while one lane did, and the others waited for that one, V came later
+/// and a call took 1.06 times as long (H200, 2026-11-26, bench/log/tuning-decode.md).
+template <class Traits>
+class KvLoader<Traits, true> {
+ public:
+  ATTILE_DEVICE explicit KvLoader(const TmaForwardParams<Traits>& p)
+      : p_(p),
+        tiles_(arch::kWarpSize / p.pages.boxes),
+        own_tile_(lane() / p.pages.boxes),
+        row_(lane() % p.pages.boxes * p.pages.box_keys) {}
+
+  ATTILE_DEVICE void go_to(const WorkTile& at, int step) {
+    ++tile_;
+    if (step > at.kv_tiles.first && tile_ < tiles_) return;
+    tile_ = 0;
+    const int own_step = step + own_tile_;
+    if (own_tile_ < tiles_ && own_step < at.kv_tiles.last) {
+      box_ = p_.keys_in_page(at, p_.kv_tile(at, own_step) * Traits::kBc + row_);
+    }
+  }
+  template <class Pipeline>
+  ATTILE_DEVICE void load(const Pipeline& pipeline, const typename Pipeline::State& state,
+                          const arch::TensorMap& map) const {
+    pipeline.await_empty(state);
+    if (lane() == 0) static_cast<void>(pipeline.expect(state, Pipeline::kTileBytes));
+    arch::warp_barrier();  // the bytes are expected before they arrive
+    if (tile_ == own_tile_) pipeline.load(state, map, box_, row_);
+  }
+
+ private:
+  ATTILE_DEVICE static int lane() { return arch::thread_index() % arch::kWarpSize; }
+
+  const TmaForwardParams<Traits>& p_;
+  int tiles_;           // whose boxes the lanes hold
+  int tile_ = 0;        // of these, the one that is loaded
+  int own_tile_, row_;  // of which of these tiles this lane's box is, and its first row there
+  arch::TmaCoord box_{};
+};
 
 /// Returns whether V in fp8 has been transposed ahead of the kernel.
 template <class Traits>
@@ -69,11 +108,7 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
                            const arch::TensorMap& map) {
   constexpr int kLanes = Traits::kKvLanes;
-  const auto load = [&](const WorkTile& at, int step, const auto& to, auto& state,
-                        const arch::TensorMap& from) {
-    load_kv_tile(p, at, p.kv_tile(at, step), to, state, from);
-    state.advance();
-  };
+  KvLoader<Traits> loader(p);
   typename Pipeline::State state;
   [[maybe_unused]] typename Traits::LoadedVPipeline::State v_state;
   [[maybe_unused]] const auto load_fp8_v = [&](const WorkTile& at, int step) {
@@ -86,7 +121,8 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
         return;
       }
     }
-    load(at, step, smem.loaded_v(), v_state, p.maps.v);
+    loader.load(smem.loaded_v(), v_state, p.maps.v);
+    v_state.advance();
   };
   auto schedule = schedule_of_thread(p, block, smem, kLanes);
   for (; schedule.more(); schedule.next()) {
@@ -103,7 +139,9 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
       if constexpr (Traits::kHasScheduler) {
         if (step == allows_at) schedule.allow_next();
       }
-      load(at, step, pipeline, state, map);
+      loader.go_to(at, step);
+      loader.load(pipeline, state, map);
+      state.advance();
       if constexpr (Traits::kFp8Values) {
         if (!is_transposed_ahead(p)) load_fp8_v(at, step);
       }
