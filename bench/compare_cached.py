@@ -22,6 +22,7 @@ VARIANTS = {
     "unsplit": "attile, no splits",
     "fixed": f"attile, splits of {FIXED} keys",
     "dense": "attile, dense tensors",
+    "plain": "attile, plain",
     "contiguous": "attile, contiguous cache",
     "by_decode": "attile by decode",
     "by_forward": "attile by forward",

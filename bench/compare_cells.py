@@ -123,7 +123,20 @@ class Cell:
     def modes(self, direction, in_order):
         """{contender of ours: what compare_contenders.attile takes}."""
         ordered = {IN_ORDER: {"in_order": True}} if in_order and direction == "backward" else {}
-        return {OURS: {}, **ordered}
+        beside = {name: {"beside": name} for name in self.beside}
+        return {OURS: {}, **beside, **ordered}
+
+    @property
+    def beside(self):
+        """Which cells take part in this one, of the same memory, as contenders: what a policy or
+        packing costs is a ratio of times that are taken in turns."""
+        names = {"dense": set(self.lengths) == {self.length},  # sequences that fill a dense tensor
+                 "plain": self.policy not in ("", *BLOCK_PERCENT)}
+        return tuple(name for name, is_so in names.items() if is_so)
+
+    def as_beside(self, name):
+        changes = {"dense": {"lengths": (), "bound": 1}, "plain": {"policy": ""}}
+        return dataclasses.replace(self, **changes[name])
 
     def kernel(self, direction, in_order=False):
         """`in_order` means backward alone."""
@@ -133,7 +146,9 @@ class Cell:
 
     def kernels(self, direction, in_order=False):
         """Backward needs the forward kernel too, whose O and LSE it starts from."""
-        kernels = [self.kernel(way) for way in DIRECTIONS[: DIRECTIONS.index(direction) + 1]]
+        ways = DIRECTIONS[: DIRECTIONS.index(direction) + 1]
+        cells = (self, *map(self.as_beside, self.beside))
+        kernels = [cell.kernel(way) for cell in cells for way in ways]
         return list(dict.fromkeys(kernels + [self.kernel(direction, in_order)]))
 
     def visible_scores(self):
@@ -254,16 +269,16 @@ def log_uniform_lengths(count, shortest, longest):
 
 
 def _varlen():
-    """Packed sequences, and dense cells to compare them with: of the same lengths, and of 64 rows
-    for the many short ones. And the same packed sequences with bounds four times too large, also of
-    query heads that share keys."""
+    """Packed sequences: of equal lengths, which dense tensors hold as well, and of others; a dense
+    cell of 64 rows for the many short ones. And the same packed sequences with bounds four times
+    too large, also of query heads that share keys."""
     def cell(batch, length, lengths=(), q_heads=16, kv_heads=16, bound=1):
         return Cell("varlen", batch, q_heads, kv_heads, length, 128, 128, "bf16", "causal",
                     flex=False, lengths=lengths, bound=bound)
 
     cells = []
     for batch, length in ((16, 1024), (4, 4096), (1, 16384), (512, 128)):
-        cells += [cell(batch, length), cell(batch, length, (length,) * batch)]
+        cells.append(cell(batch, length, (length,) * batch))
     mixed = log_uniform_lengths(34, 128, 8192)
     cells += [cell(len(mixed), max(mixed), mixed), cell(8192, 64), cell(8192, 34, (34,) * 8192)]
     cells += [cell(len(mixed), max(mixed), mixed, bound=4), cell(4, 4096, (4096,) * 4, bound=4)]

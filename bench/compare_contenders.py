@@ -5,6 +5,7 @@ a CUDA GPU, imported where it is used.
 A contender is a function of (Inputs, direction) that returns a Run, or raises Refused with the
 sentence of the one who refuses. All of them read the same tensors, write LSE forward, and scale
 by 1 / sqrt(D)."""
+import copy
 import dataclasses
 import functools
 import importlib
@@ -78,6 +79,19 @@ class Inputs:
             return tensor[sequence]
         return tensor[0, :, self.offsets[sequence]:self.offsets[sequence + 1]]
 
+    def as_beside(self, name):
+        """The same memory as that cell which takes part in this one under this name."""
+        beside = copy.copy(self)
+        cell = beside.cell = self.cell.as_beside(name)
+        if cell.policy != self.cell.policy:
+            beside.policy = compare_policies.Policy(cell, None, self.q.device)
+        if cell.lengths != self.cell.lengths:
+            for tensor in ("q", "k", "v", "dout"):
+                rows = getattr(self, tensor).transpose(1, 2)
+                rows = rows.view(cell.batch, cell.length, *rows.shape[2:])
+                setattr(beside, tensor, rows.transpose(1, 2))
+        return beside
+
     def with_gradients(self):
         return [x.detach().requires_grad_() for x in (self.q, self.k, self.v)]
 
@@ -95,12 +109,18 @@ def c_tensor(tensor):
     return compare_build.Tensor(tensor.data_ptr(), *tensor.stride()[:3])
 
 
-def attile(x, direction, libraries, in_order=False):
+def attile(x, direction, libraries, in_order=False, beside=None):
     """`libraries` maps a Kernel to its Library, or to the error that there is instead. Outputs and
     scratch memory are allocated once and hold NaN before the first call. A mask's table is prepared
-    once, before what is timed. The backward pass starts from attile's own O and LSE."""
+    once, before what is timed. The backward pass starts from attile's own O and LSE. `beside` names
+    the cell that takes part instead, with the same memory."""
     import torch
 
+    if beside:
+        x = x.as_beside(beside)
+        run = attile(x, direction, libraries, in_order)
+        run.judged_by = lambda _: Reference(x, direction)
+        return run
     cell = x.cell
     lse = torch.full(x.q.shape[:3], math.nan, device="cuda")
     tensors = {"q": x.q, "k": x.k, "v": x.v, "o": torch.full_like(x.dout, math.nan)}

@@ -9,7 +9,7 @@ import statistics
 from compare_cells import BEFORE, DIRECTIONS, IN_ORDER, OURS, PEERS, VARIANTS, contender_label
 
 NAMES = (OURS, IN_ORDER, *VARIANTS, *BEFORE.values(), *PEERS)
-PLAIN_GROUPS = ("policies", "sink")  # whose cells are compared with the plain ones among them
+PLAIN_GROUPS = ("policies", "sink")  # whose cells are compared with the plain kernel
 
 # Okabe and Ito's colours, which also the colour-blind tell apart, on white and on black.
 COLOURS = {"attile": "#d55e00", "in_order": "#f0a060", "cudnn": "#4f9bd9", "fa2": "#009e73",
@@ -64,26 +64,11 @@ def best_peer(row):
     return max(found, key=found.get) if found else None
 
 
-def of_plain(results):
-    """A function of a row with a policy: attile's time over that of its plain cell, which has the
-    same shape and mask, in the same run and direction; None where one of the two was not measured,
-    and of other rows."""
-    def key(row):
-        shape = {**row.get("shape", {}), "policy": ""}  # results of earlier versions have none
-        return (row["run"], row["direction"], *sorted(shape.items()))
-
-    def policy(row):
-        return row.get("shape", {}).get("policy", "")
-
-    plain = {key(row): row["contenders"][OURS]["median_ms"] for row in results["cells"]
-             if row["group"] in PLAIN_GROUPS and not policy(row) and rate_of(row, OURS)}
-
-    def ratio(row):
-        if not policy(row) or key(row) not in plain or not rate_of(row, OURS):
-            return None
-        return row["contenders"][OURS]["median_ms"] / plain[key(row)]
-
-    return ratio
+def of_plain(row):
+    """attile's time over that of its plain kernel, which took turns with it; None without one."""
+    if not rate_of(row, OURS) or not rate_of(row, "plain"):
+        return None
+    return row["contenders"][OURS]["median_ms"] / row["contenders"]["plain"]["median_ms"]
 
 
 def spread_percent(row):
@@ -179,9 +164,9 @@ def tables(results):
 def markdown(results):
     """A table for every group and direction, then what was refused, then the compiler."""
     lines = [conditions(run) + "." for run in results["runs"]] + [""]
-    notes, plain_ratio = {}, of_plain(results)
+    notes = {}
     for group, directions, cells in tables(results):
-        lines += _table(group, directions, cells, notes, plain_ratio)
+        lines += _table(group, directions, cells, notes)
     lines += before_summary(results)
     if any(c.get("host_bound") for row in results["cells"] for c in row["contenders"].values()):
         lines += ["\\* enqueueing took the host as long as the work took the GPU.", ""]
@@ -193,10 +178,10 @@ def markdown(results):
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _table(group, directions, cells, notes, plain_ratio):
+def _table(group, directions, cells, notes):
     """Of rates, with microseconds beside those of bytes; that of PLAIN_GROUPS is of milliseconds,
-    with a column that compares with the plain cell. Where a table is of both directions its entries
-    are, too."""
+    with a column that compares with the plain kernel. Where a table is of both directions its
+    entries are, too."""
     rows = [row for line in cells for row in line.values()]
     names = [n for n in NAMES if any(n in row["contenders"] for row in rows)]
     policies = group in PLAIN_GROUPS
@@ -204,7 +189,7 @@ def _table(group, directions, cells, notes, plain_ratio):
                for n in names]
     columns.append(("attile / best peer", _best_ratio))
     if policies:
-        columns.append(("of plain", lambda row: _two_digits(plain_ratio(row))))
+        columns.append(("of plain", lambda row: _two_digits(of_plain(row))))
     if BEFORE[OURS] in names:
         columns.append(("attile / before", lambda row: ", ".join(
             f"{r:.3f}" for r in before_ratios(row).values())))

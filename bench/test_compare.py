@@ -184,15 +184,31 @@ class Cells(unittest.TestCase):
         self.assertEqual(packed.kernel("forward").policy, "packed")
         self.assertEqual(packed.length_text, "4 x 0 to 16, packed")
 
-    def test_packed_cells_have_dense_ones_beside_them(self):
+    def test_policies_are_measured_beside_the_plain_kernel(self):
+        for group in ("policies", "sink"):
+            for cell in compare_cells.select([group]):
+                plain = cell.policy not in ("", *compare_cells.BLOCK_PERCENT)
+                self.assertEqual("plain" in cell.modes("forward", False), plain)
+                if plain:
+                    self.assertEqual(cell.as_beside("plain").policy, "")
+                    self.assertIn(cell.as_beside("plain").kernel("forward"),
+                                  cell.kernels("forward"))
+
+    def test_equal_packed_sequences_are_measured_beside_a_dense_tensor(self):
         cells = compare_cells.select(["varlen"])
         packed = [cell for cell in cells if cell.lengths]
-        dense = {(cell.batch, cell.length) for cell in cells if not cell.lengths}
+        self.assertEqual([(c.batch, c.length) for c in cells if not c.lengths], [(8192, 64)])
         for cell in packed:
             self.assertEqual((len(cell.lengths), max(cell.lengths)), (cell.batch, cell.length))
-        equal = [cell for cell in packed if set(cell.lengths) == {cell.length} and cell.bound == 1]
-        self.assertEqual({(cell.batch, cell.length) for cell in equal} - dense, {(8192, 34)})
-        self.assertIn((8192, 64), dense)
+            equal = min(cell.lengths) == cell.length
+            self.assertEqual("dense" in cell.modes("backward", True), equal)
+            policies = {kernel.policy for kernel in cell.kernels("backward")}
+            self.assertEqual(policies, {"packed", ""} if equal else {"packed"})
+            dense = cell.as_beside("dense")
+            self.assertEqual(dense.flops("forward") == cell.flops("forward"), equal)
+        equal = [cell for cell in packed if "dense" in cell.beside and cell.bound == 1]
+        self.assertEqual({(cell.batch, cell.length) for cell in equal},
+                         {(16, 1024), (4, 4096), (1, 16384), (512, 128), (8192, 34)})
         mixed, = (cell for cell in packed if cell not in equal and cell.bound == 1
                   and cell.q_heads == cell.kv_heads)
         self.assertEqual(mixed.batch, 34)
@@ -873,52 +889,57 @@ class Report(unittest.TestCase):
         self.assertIn("attile in order / before", text)
         self.assertNotIn("before", compare_report.markdown(self.results))
 
-    def policies(self, **measured):
+    def policies(self, plain=(), **measured):
         """Forward and backward rows of the cells with these policies, at D 64, causal; `measured`
-        maps a policy to the milliseconds of attile by direction, or to a result."""
+        maps a policy to the milliseconds of attile by direction, "" is none. Those of the plain
+        kernel are `plain` in all of them."""
         cells = {cell.policy: cell for cell in compare_cells.select(["policies"])
                  if (cell.d, cell.mask, cell.length) == (64, "causal", 1024)}
         rows = []
         for policy, results in measured.items():
-            cell = cells["" if policy == "plain" else policy]
-            for direction, ms in zip(compare_cells.DIRECTIONS, results):
-                attile = compare_report.summarise([ms], 1e9)
+            cell = cells[policy.removeprefix("none")]
+            for i, (direction, ms) in enumerate(zip(compare_cells.DIRECTIONS, results)):
+                contenders = {"attile": compare_report.summarise([ms], 1e9),
+                              "cudnn": {"status": "refused", "why": "no"}}
+                if cell.policy and plain:
+                    contenders["plain"] = compare_report.summarise([plain[i]], 1e9)
                 rows.append({"cell": cell.name, "group": "policies", "direction": direction,
                              "run": 0, "shape": dataclasses.asdict(cell),
-                             "contenders": {"attile": attile, "cudnn": {
-                                 "status": "refused", "why": "no"}}})
+                             "contenders": contenders})
         return {"runs": [run_of()], "compile": [], "cells": rows}
 
     def test_policies_are_in_milliseconds_beside_plain(self):
-        results = self.policies(plain=(0.25, 1.0), dropout=(0.5, 1.25), softcap=(12.0, 0.0404))
+        results = self.policies(plain=(0.25, 1.0), none=(0.26, 1.1), dropout=(0.5, 1.25),
+                                softcap=(12.0, 0.0404))
         text = compare_report.markdown(results)
         self.assertIn("**policies, forward / backward** (milliseconds)", text)
-        self.assertIn("| cell | attile | cuDNN | attile / best peer | of plain | spread |", text)
+        self.assertIn("| cell | attile | attile, plain | cuDNN | attile / best peer | of plain "
+                      "| spread |", text)
         for line in (
-                "| fp16 D 64 causal, S 1k | 0.250 / 1.00 | refused |  |  | 0 % |",
-                "| fp16 D 64 causal, dropout 0.1, S 1k | 0.500 / 1.25 | refused |  "
+                "| fp16 D 64 causal, S 1k | 0.260 / 1.10 |  | refused |  |  | 0 % |",
+                "| fp16 D 64 causal, dropout 0.1, S 1k | 0.500 / 1.25 | 0.250 / 1.00 | refused |  "
                 "| 2.00 / 1.25 | 0 % |",
-                "| fp16 D 64 causal, softcap 30, S 1k | 12.0 / 0.040 | refused |  "
+                "| fp16 D 64 causal, softcap 30, S 1k | 12.0 / 0.040 | 0.250 / 1.00 | refused |  "
                 "| 48.00 / 0.04 | 0 % |"):
             self.assertIn(line, text)
         results["cells"][2]["contenders"]["cudnn"] = ok(4.0)
         results["cells"][3]["contenders"]["attile"] = {"status": "wrong", "why": "o"}
-        self.assertIn("| 0.500 / WRONG | 1.00 / refused | 0.50 (cuDNN) / - | 2.00 / - | 20 % |",
-                      compare_report.markdown(results))
+        self.assertIn("| 0.500 / WRONG | 0.250 / 1.00 | 1.00 / refused | 0.50 (cuDNN) / - "
+                      "| 2.00 / - | 20 % |", compare_report.markdown(results))
         xml.etree.ElementTree.fromstring(compare_report.svg(results))
 
-    def test_policies_of_one_direction_or_without_their_plain_cell(self):
+    def test_policies_of_one_direction_or_without_the_plain_kernel(self):
         results = self.policies(dropout=(0.5, 1.25))
         self.assertIn("| 0.500 / 1.25 | refused |  |  | 0 % |", compare_report.markdown(results))
         results = self.policies(plain=(0.25,), dropout=(0.5,))
         text = compare_report.markdown(results)
         self.assertIn("**policies, forward** (milliseconds)", text)
-        self.assertIn("| 0.500 | refused |  | 2.00 | 0 % |", text)
-        other = self.policies(plain=(1.0, 1.0), dropout=(3.0, 3.0))["cells"][1::2]
+        self.assertIn("| 0.500 | 0.250 | refused |  | 2.00 | 0 % |", text)
+        other = self.policies(plain=(1.0, 1.0), dropout=(3.0, 3.0))["cells"][1:]
         results["cells"] += [{**row, "run": 1} for row in other]
         text = compare_report.markdown(results)  # of two runs, each with one direction
-        self.assertIn("| 0.500 / - | refused / - |  | 2.00 / - | 0 % |", text)
-        self.assertIn("| - / 3.00 | - / refused |  | - / 3.00 | 0 % |", text)
+        self.assertIn("| 0.500 / - | 0.250 / - | refused / - |  | 2.00 / - | 0 % |", text)
+        self.assertIn("| - / 3.00 | - / 1.00 | - / refused |  | - / 3.00 | 0 % |", text)
 
     def test_results_without_policies_are_shown_as_ever(self):
         for row in self.results["cells"]:
