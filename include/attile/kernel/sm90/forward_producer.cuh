@@ -33,21 +33,21 @@ class KvLoader {
  public:
   ATTILE_DEVICE explicit KvLoader(const TmaForwardParams<Traits>& p) : p_(p) {}
 
-  /// Goes to the tile of a step of a work tile. Its steps are gone through one after another.
-  ATTILE_DEVICE void go_to(const WorkTile& at, int step) {
-    box_ = p_.keys(at, p_.kv_tile(at, step) * Traits::kBc);
-  }
+  /// Goes to the tile of a step of a work tile, which has to stay where it is. Its steps are gone
+  /// through one after another.
+  ATTILE_DEVICE void go_to(const WorkTile& at, int step) { at_ = &at, step_ = step; }
   /// Loads K or V of that tile.
   template <class Pipeline>
   ATTILE_DEVICE void load(const Pipeline& pipeline, const typename Pipeline::State& state,
                           const arch::TensorMap& map) const {
     pipeline.producer_acquire(state);
-    pipeline.load(state, map, box_);
+    pipeline.load(state, map, p_.keys(*at_, p_.kv_tile(*at_, step_) * Traits::kBc));
   }
 
  private:
   const TmaForwardParams<Traits>& p_;
-  arch::TmaCoord box_;
+  const WorkTile* at_ = nullptr;
+  int step_ = 0;
 };
 
 /// Does so where keys lie in pages, and a tile comes in up to 32 boxes. The lanes look up the pages
