@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/arch/tensor_map.cuh>
+#include <attile/arch/thread.cuh>
 #include <attile/core/args.h>
 #include <attile/core/check.h>
 #include <attile/core/mask.h>
@@ -42,10 +43,11 @@ struct SchedulerParams {
 template <>
 struct SchedulerParams<false> {};
 
-/// Holds the keys of a box of K and V where they lie in pages, and how many boxes a tile has.
+/// Holds the keys of a box of K and V where they lie in pages, how many boxes a tile has, and how
+/// many tiles have no more of them than a warp has lanes.
 template <bool kThere>
 struct PageParams {
-  int box_keys = 0, boxes = 1;
+  int box_keys = 0, boxes = 1, tiles = 1;
 };
 template <>
 struct PageParams<false> {};
@@ -104,6 +106,7 @@ struct TmaForwardParams : ForwardParams<Traits> {
     if constexpr (Problem<Traits>::kPaged) {
       pages.box_keys = sm90::box_keys(args, Traits::kBc);
       pages.boxes = Traits::kBc / pages.box_keys;
+      pages.tiles = arch::kWarpSize / pages.boxes;
     }
   }
   /// Returns the bytes of scratch memory of a call: 16, and V where it is transposed ahead.

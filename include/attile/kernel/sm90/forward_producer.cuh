@@ -35,19 +35,36 @@ class KvLoader {
 
   /// Goes to the tile of a step of a work tile, which has to stay where it is. Its steps are gone
   /// through one after another.
-  ATTILE_DEVICE void go_to(const WorkTile& at, int step) { at_ = &at, step_ = step; }
+  ATTILE_DEVICE void go_to(const WorkTile& at, int step) {
+    at_ = &at, step_ = step;
+    if constexpr (kFindsAhead) box_ = box();
+  }
   /// Loads K or V of that tile.
   template <class Pipeline>
   ATTILE_DEVICE void load(const Pipeline& pipeline, const typename Pipeline::State& state,
                           const arch::TensorMap& map) const {
     pipeline.producer_acquire(state);
-    pipeline.load(state, map, p_.keys(*at_, p_.kv_tile(*at_, step_) * Traits::kBc));
+    if constexpr (kFindsAhead) {
+      pipeline.load(state, map, box_);
+    } else {
+      pipeline.load(state, map, box());
+    }
   }
 
  private:
+  /// Whether a box is found while the stage is still read. With lengths on the device, 512 rows on
+  /// 32k keys then take 0.97 of the time (H200, 2026-11-26, bench/log/tuning-decode.md). With fp8
+  /// three consumers leave no registers for it.
+  static constexpr bool kFindsAhead = !Traits::kFp8Values;
+
+  ATTILE_DEVICE arch::TmaCoord box() const {
+    return p_.keys(*at_, p_.kv_tile(*at_, step_) * Traits::kBc);
+  }
+
   const TmaForwardParams<Traits>& p_;
   const WorkTile* at_ = nullptr;
   int step_ = 0;
+  arch::TmaCoord box_{};
 };
 
 /// Does so where keys lie in pages, and a tile comes in up to 32 boxes. The lanes look up the pages
@@ -58,18 +75,15 @@ template <class Traits>
 class KvLoader<Traits, true> {
  public:
   ATTILE_DEVICE explicit KvLoader(const TmaForwardParams<Traits>& p)
-      : p_(p),
-        tiles_(arch::kWarpSize / p.pages.boxes),
-        own_tile_(lane() / p.pages.boxes),
-        row_(lane() % p.pages.boxes * p.pages.box_keys) {}
+      : p_(p), own_tile_(lane() / p.pages.boxes) {}
 
   ATTILE_DEVICE void go_to(const WorkTile& at, int step) {
     ++tile_;
-    if (step > at.kv_tiles.first && tile_ < tiles_) return;
+    if (step > at.kv_tiles.first && tile_ < p_.pages.tiles) return;
     tile_ = 0;
     const int own_step = step + own_tile_;
-    if (own_tile_ < tiles_ && own_step < at.kv_tiles.last) {
-      box_ = p_.keys_in_page(at, p_.kv_tile(at, own_step) * Traits::kBc + row_);
+    if (own_tile_ < p_.pages.tiles && own_step < at.kv_tiles.last) {
+      box_ = p_.keys_in_page(at, p_.kv_tile(at, own_step) * Traits::kBc + row());
     }
   }
   template <class Pipeline>
@@ -78,16 +92,19 @@ class KvLoader<Traits, true> {
     pipeline.await_empty(state);
     if (lane() == 0) static_cast<void>(pipeline.expect(state, Pipeline::kTileBytes));
     arch::warp_barrier();  // the bytes are expected before they arrive
-    if (tile_ == own_tile_) pipeline.load(state, map, box_, row_);
+    if (tile_ == own_tile_) pipeline.load(state, map, box_, row());
   }
 
  private:
   ATTILE_DEVICE static int lane() { return arch::thread_index() % arch::kWarpSize; }
+  /// Returns the first row of this lane's box in its tile.
+  ATTILE_DEVICE int row() const {
+    return (lane() - own_tile_ * p_.pages.boxes) * p_.pages.box_keys;
+  }
 
   const TmaForwardParams<Traits>& p_;
-  int tiles_;           // whose boxes the lanes hold
-  int tile_ = 0;        // of these, the one that is loaded
-  int own_tile_, row_;  // of which of these tiles this lane's box is, and its first row there
+  int own_tile_;  // of which of the tiles whose boxes the lanes hold this lane's box is
+  int tile_ = 0;  // which of them is loaded
   arch::TmaCoord box_{};
 };
 
