@@ -2,6 +2,8 @@
 #pragma once
 
 #include <attile/arch/tensor_map.cuh>
+#include <attile/arch/thread.cuh>
+#include <attile/core/args.h>
 #include <attile/core/check.h>
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
@@ -38,10 +40,11 @@ struct SchedulerParams {
 template <>
 struct SchedulerParams<false> {};
 
-/// Holds the keys of a box of K and V where they lie in pages.
+/// Holds the keys of a box of K and V where they lie in pages, how many boxes a tile has, and how
+/// many tiles have no more of them than a warp has lanes.
 template <bool kThere>
 struct PageParams {
-  int box_keys = 0;
+  int box_keys = 0, boxes = 1, tiles = 1;
 };
 template <>
 struct PageParams<false> {};
@@ -97,7 +100,11 @@ struct TmaForwardParams : ForwardParams<Traits> {
     if constexpr (Traits::SequencesType::kUniform && !kEvenRows<Traits>) {
       sections = sections_of(args);
     }
-    if constexpr (Problem<Traits>::kPaged) pages.box_keys = sm90::box_keys(args, Traits::kBc);
+    if constexpr (Problem<Traits>::kPaged) {
+      pages.box_keys = sm90::box_keys(args, Traits::kBc);
+      pages.boxes = Traits::kBc / pages.box_keys;
+      pages.tiles = arch::kWarpSize / pages.boxes;
+    }
   }
   /// Returns the bytes of scratch memory of a call: 16, and V where it is transposed ahead.
   static std::size_t workspace_bytes(const typename Traits::Args& args) {
