@@ -210,8 +210,7 @@ constexpr Sm90Tiles sm90_fast_forward_tiles(int d, int dv, bool small_bc, TileSe
   return {128, 64, 2};
 }
 
-/// Returns the same off the fast path: that takes registers, and a smaller Bc avoids
-/// spills.
+/// Returns the same off the fast path: that takes registers, and a smaller Bc avoids spills.
 constexpr Sm90Tiles sm90_general_forward_tiles(int dim) {
   if (dim <= 96) return {128, 96, 3};
   if (dim <= 128) return {128, 80, 2};

@@ -27,6 +27,9 @@ using DefaultBackwardTuning =
 
 namespace detail {
 
+// These structs name, as `type`, the traits of a family's kernels for arguments, with the default
+// tiles (default_tiles.h).
+
 template <class Args, int D, int Dv, int Br, int Bc, class Tuning>
 using ForwardOf = typename Tuning::template Forward<Br, Bc, D, typename Args::Elements,
                                                     typename Args::Policies, Dv>;

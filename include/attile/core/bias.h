@@ -5,8 +5,8 @@
 #include <attile/core/element.h>
 #include <attile/core/index.h>
 #include <attile/core/overlap.h>
-#include <attile/core/policy.h>
 #include <attile/core/score_mod.h>
+#include <attile/core/tensor.h>
 
 #include <cstdint>
 
@@ -239,9 +239,7 @@ struct LearnedBias {
   const char* gradient_fault(const ScoreShape& s) const {
     if (gradient.lines(s) == 0) return nullptr;
     if (gradient.data == nullptr) return "LearnedBias: gradient must not be null";
-    if (reinterpret_cast<std::uintptr_t>(gradient.data) % alignof(float) != 0) {
-      return "LearnedBias: gradient is not aligned to 4 bytes";
-    }
+    if (detail::misaligned(gradient.data)) return "LearnedBias: gradient is not aligned to 4 bytes";
     if (gradient.overlaps_itself(s)) {
       return "LearnedBias: elements of gradient share memory (see its strides; 0 sums)";
     }

@@ -53,6 +53,21 @@ struct ProductsOf {
   ATTILE_DEVICE static bool on_all_lanes(bool condition) { return !arch::any_lane(!condition); }
 };
 
+/// Replaces each score s of rows [begin, end) of the registers by f(s, r, c).
+template <class Registers, class F>
+ATTILE_DEVICE void replace_scores(Registers& scores, int begin, int end, const F& f) {
+  ATTILE_UNROLL
+  for (int c = 0; c < Registers::kRegCols; ++c) {
+    if (!Registers::has_col(c)) continue;
+    ATTILE_UNROLL
+    for (int r = begin; r < end; ++r) {
+      if (!Registers::has_row(r)) continue;
+      float& s = scores.at(r, c);
+      s = f(s, r, c);
+    }
+  }
+}
+
 /// Applies a modifier's tile to scores in a thread's registers. Where it reads memory a row behind
 /// the last one is taken as that; with kClampsColumns a column, too, and else none is asked about
 /// that does not exist.
@@ -108,16 +123,8 @@ class Modifier {
   template <bool kClampsColumns>
   ATTILE_DEVICE void apply(Registers& scores) const {
     with<kClampsColumns>(scores, [&](const auto& modifier, int begin, int end) {
-      ATTILE_UNROLL
-      for (int c = 0; c < Registers::kRegCols; ++c) {
-        if (!Registers::has_col(c)) continue;
-        ATTILE_UNROLL
-        for (int r = begin; r < end; ++r) {
-          if (!Registers::has_row(r)) continue;
-          float& s = scores.at(r, c);
-          s = modifier(s, r, c).value;
-        }
-      }
+      replace_scores(scores, begin, end,
+                     [&](float s, int r, int c) { return modifier(s, r, c).value; });
     });
   }
   /// Returns what becomes of the raw score x in registers (r, c), whose element is given.
@@ -174,15 +181,10 @@ class PreloadedModifier {
   /// Sets S' = score_mod(scale * S) for all scores.
   template <bool>
   ATTILE_DEVICE void apply(Registers& scores) const {
-    ATTILE_UNROLL
-    for (int c = 0; c < Registers::kRegCols; ++c) {
-      ATTILE_UNROLL
-      for (int r = 0; r < Registers::kRegRows; ++r) {
-        float& s = scores.at(r, c);
-        const int row = min(Registers::row_offset(r), last_row_);
-        s = apply_tile(tile_, s, tile_.row(row), cols_[c]).value;
-      }
-    }
+    replace_scores(scores, 0, Registers::kRegRows, [&](float s, int r, int c) {
+      const int row = min(Registers::row_offset(r), last_row_);
+      return apply_tile(tile_, s, tile_.row(row), cols_[c]).value;
+    });
   }
 
  private:
@@ -204,7 +206,7 @@ class PreloadedModifier {
       if constexpr (requires { typename Tile::Element; }) {
         cols_[c] = tile_.col(min(col, last_col));  // an element may be read there
       } else {
-        // Not clamped: the place of a column is a constant, which a load has in its address.
+        // Not clamped: the column is a constant, which a load has in its address.
         cols_[c] = {};
         if (col <= last_col) cols_[c] = tile_.col(col);
       }

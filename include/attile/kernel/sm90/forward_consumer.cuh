@@ -278,11 +278,8 @@ class ForwardConsumer {
     const WorkTile at = rows().at(p_);
     const auto coord = p_.coord(at, warpgroup_, kv_tile * Traits::kBc);
     const auto& policies = p_.policies_in_tile(kv_tiles_.full(step));
-    if (p_.is_full(at, kv_tiles_, step, kv_tile)) {
-      tile::modify_and_mask<false>(s_frag_, coord, modifier, policies);
-    } else {
-      tile::modify_and_mask<true>(s_frag_, coord, modifier, policies);
-    }
+    tile::modify_and_mask(s_frag_, coord, modifier, policies,
+                          p_.is_full(at, kv_tiles_, step, kv_tile));
   }
   /// Makes P of S, adds to l (line 9), and makes dropout(P) the left operand of P V.
   ATTILE_DEVICE void make_probabilities(int kv_tile) {

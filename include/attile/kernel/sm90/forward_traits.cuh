@@ -9,7 +9,7 @@
 #include <attile/core/dropout.h>
 #include <attile/core/fp8.h>
 #include <attile/core/math.h>
-#include <attile/core/tile_modifier.h>
+#include <attile/core/score_mod.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/problem/kernel_traits.h>
 #include <attile/kernel/sm90/element_tiles.cuh>
@@ -22,7 +22,6 @@
 
 #include <cstddef>
 #include <type_traits>
-#include <utility>
 
 namespace attile::sm90 {
 
@@ -34,6 +33,7 @@ struct TmaForwardParams;
 ///         warpgroups, Bc a multiple of 16.
 /// D, Dv   the largest head_dim and head_dim_v that the kernel takes, up to 256; smaller ones are
 ///         padded inside.
+/// E, P    Elements and PolicyBundle, as for KernelTraits.
 template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType = Tuning<>>
 struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using T = typename E::Operand;
