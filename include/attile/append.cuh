@@ -35,8 +35,8 @@ template <class E, class S, class R>
   const Check ready = arch::check_launch(append_kernel<Args>, 0, params.items.tiles);
   if (!ready) return ready.error;
   if (params.items.tiles == 0) return cudaSuccess;
-  return arch::launch_dependent(append_kernel<Args>, append_blocks(params.items.tiles),
-                                kAppendThreads, 0, stream, params);
+  return arch::launch_dependent(append_kernel<Args>, row_item_blocks(params.items.tiles),
+                                kRowItemThreads, 0, stream, params);
 }
 
 }  // namespace attile

@@ -18,7 +18,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 #include <utility>
 
 namespace attile {
@@ -101,10 +100,6 @@ cudaError_t launch_backward(const typename Traits::Args& args,
   }
   return cudaSuccess;
 }
-
-}  // namespace detail
-
-namespace detail {
 
 /// Returns what the kernels and the device say of arguments that passed `check_arguments`.
 template <class Traits>

@@ -7,15 +7,12 @@
 #include <attile/core/check.h>
 #include <attile/core/element.h>
 #include <attile/core/policies.h>
-#include <attile/core/splits.h>
 #include <attile/core/status.h>
 #include <attile/core/workspace.h>
 #include <attile/families.cuh>
 #include <attile/forward.cuh>
 
 #include <cstddef>
-#include <optional>
-#include <type_traits>
 
 // Forward passes of few rows of queries against many keys: a new row for each sequence of a cache,
 // or some (drafts, a chunk of a prompt). Their kernels read K and V once for all query heads that
@@ -55,15 +52,21 @@ auto with_decode_kernel(const Args& args, const F& f) {
 
 }  // namespace detail
 
+/// Returns the bytes of scratch memory of `decode`, or the sentence of `check_decode`. They depend
+/// on the device, the splits, max_blocks, the bounds and the shapes, and not on lengths in device
+/// memory.
+template <int D, int Dv = D, ForwardPass Args>
+WorkspaceSize decode_workspace_size(const Args& args) {
+  if (const Check ok = check_arguments(args, D, Dv); !ok) return {ok};
+  return detail::with_decode_kernel<D, Dv>(args, [](auto kernel, const Args& its_args) {
+    return detail::forward_workspace<typename decltype(kernel)::type>(its_args);
+  });
+}
+
 /// Says why the one-call `decode` would refuse these arguments on the current device.
 template <int D, int Dv = D, ForwardPass Args>
 Check check_decode(const Args& args) {
-  if (const Check ok = check_arguments(args, D, Dv); !ok) return ok;
-  return detail::with_decode_kernel<D, Dv>(args, [](auto kernel, const Args& its_args) {
-    using Traits = typename decltype(kernel)::type;
-    std::optional<typename Traits::Params> params;
-    return detail::prepare_forward<Traits>(its_args, params);
-  });
+  return decode_workspace_size<D, Dv>(args).check;
 }
 
 /// Says the same of a call that computes with scratch memory: also why it would refuse this
@@ -74,17 +77,6 @@ Check check_decode(const Args& args, const void* workspace, std::size_t workspac
   return detail::with_decode_kernel<D, Dv>(args, [&](auto kernel, const Args& its_args) {
     using Traits = typename decltype(kernel)::type;
     return check<Traits>(its_args, workspace, workspace_bytes);
-  });
-}
-
-/// Returns the bytes of scratch memory of `decode`, or the sentence of `check_decode`. They depend
-/// on the device, the splits, max_blocks, the bounds and the shapes, and not on lengths in device
-/// memory.
-template <int D, int Dv = D, ForwardPass Args>
-WorkspaceSize decode_workspace_size(const Args& args) {
-  if (const Check ok = check_decode<D, Dv>(args); !ok) return {ok};
-  return detail::with_decode_kernel<D, Dv>(args, [](auto kernel, const Args& its_args) {
-    return WorkspaceSize{{}, decltype(kernel)::type::Params::workspace_bytes(its_args)};
   });
 }
 

@@ -74,8 +74,8 @@ struct Sm80ForwardTiles {
 /// 1 KB more than a block's, has room for. Elements of fp8 take registers on their way to a
 /// product: `converts` says that K or V has them, and `converts_queries` that Q has them, too,
 /// where the device has no instruction for their products (arch::mma_m16n8k32). `tall`: 32 rows a
-/// warp where scores are not plain, too, up to 64 columns: 0.86 to 0.98 of the time with dropout,
-/// ALiBi or a mask that is asked for each score (H200, bench/log/tuning-sm80.md).
+/// warp where scores are not plain, too, up to 64 columns: 0.86 to 0.98 of the time with dropout or
+/// a mask that is asked for each score (H200, bench/log/tuning-sm80.md).
 constexpr Sm80ForwardTiles sm80_forward_tiles(int dim, int shared_kb, bool plain, bool converts,
                                               bool converts_queries, bool tall) {
   if (dim <= 128) {
@@ -106,7 +106,7 @@ inline constexpr bool kHasMaskedTiles =
 /// Names a set of tiles of the sm90 forward kernel: the default, the one for several query heads in
 /// a tile, the one for long sequences, the one with tiles of a score modifier's elements, or the
 /// one with what a score modifier reads for each column, or for each diagonal; the last three also
-/// for long sequences.
+/// for long sequences. sm80 has kAny, kElements and kColumns (sm80::ModifierReads).
 enum class TileSet {
   kAny,
   kPackedHeads,
@@ -140,7 +140,8 @@ struct Sm90Tiles {
   int transposed_from_rows = 0;
 };
 
-/// Says whether TMA may copy the elements of a score modifier: those of 16 bits.
+/// Says whether TMA, or asynchronous copies, may copy the elements of a score modifier: those of 16
+/// bits.
 template <class Args>
 inline constexpr bool kHasElementTiles = [] {
   using S = typename Args::ScoreModType;
@@ -152,6 +153,31 @@ inline constexpr bool kHasElementTiles = [] {
   }
   return false;
 }();
+
+/// Says whether the sm80 forward kernel has registers for more keys than off the fast path: a
+/// modifier reads nothing for its scores, or words of columns beside their product (`set`).
+template <class Args>
+constexpr bool has_wide_tiles(TileSet set) {
+  using S = typename Args::ScoreModType;
+  using Tile = decltype(modifier_of_tile(std::declval<const S&>(), ScoreBlock(), StandardMath()));
+  return !Args::DropoutType::kEnabled && IntervalMask<MaskInTiles<typename Args::MaskType>> &&
+         (has_columns(set) || (!kIsIdentity<S> && !kReadsMemory<Tile>));
+}
+
+/// Returns the tiles of the sm80 forward kernel, up to 128 columns, with 32 rows a warp and as many
+/// keys as spill nothing: of a modifier that adds to scores, and of all whose data it reads by
+/// columns, or copies (H200, bench/log/tuning-policies.md). `wide`: see has_wide_tiles.
+constexpr Sm80ForwardTiles sm80_modifier_forward_tiles(int dim, int shared_kb, TileSet set,
+                                                       bool wide, bool adds) {
+  const bool large = shared_kb >= 163;
+  if (dim <= 64) {
+    if (has_elements(set)) return {large ? 128 : 64, 64, 4, 1, 2};
+    if (!wide || !adds) return {128, 64, 4, 1, 2};
+    if (has_columns(set)) return {128, shared_kb >= 227 ? 80 : 96, 4, 1, 2};
+    return {128, shared_kb == 163 ? 128 : 96, 4, 1, 2};
+  }
+  return {128, wide && large ? 48 : 32, 4, 1, 2};
+}
 
 /// Returns the tiles of the sm90 forward kernel that has tiles of a modifier's elements, too.
 /// `small_bc`: see below.
@@ -184,8 +210,7 @@ constexpr Sm90Tiles sm90_fast_forward_tiles(int d, int dv, bool small_bc, TileSe
   return {128, 64, 2};
 }
 
-/// Returns the same off the fast path: that takes registers, and a smaller Bc avoids
-/// spills.
+/// Returns the same off the fast path: that takes registers, and a smaller Bc avoids spills.
 constexpr Sm90Tiles sm90_general_forward_tiles(int dim) {
   if (dim <= 96) return {128, 96, 3};
   if (dim <= 128) return {128, 80, 2};
@@ -234,12 +259,11 @@ constexpr Sm90Tiles sm90_fp8_forward_tiles(int d, int dv, bool promotes, bool fa
 }
 
 /// Returns the tiles with a mask of block lists, before they are fitted to its blocks. All rows of
-/// a tile see the same blocks, so that a tile is as for a dense problem; but 192 rows would not
-/// fit.
+/// a tile see the same blocks, so that a tile is as for a dense problem where it fits.
 constexpr Sm90Tiles sm90_listed_forward_tiles(int d, int dv, bool fast, bool drops) {
   const int dim = max(d, dv);
   if (!fast) return sm90_general_forward_tiles(dim);
-  if (dim <= 64) return {128, 128, 3};
+  if (dim <= 64) return {192, 128, 3};
   if (dim <= 128) return drops ? Sm90Tiles{128, 64, 4} : Sm90Tiles{128, 128, 2};
   return sm90_fast_forward_tiles(d, dv, true, TileSet::kAny);
 }
@@ -258,10 +282,11 @@ struct Sm90BackwardTiles {
 };
 /// Returns the tiles of the sm90 backward kernel. A step with a modifier and dropout is so long
 /// that 128 rows, which go in two parts, take more instructions than the caches have: with 64 rows
-/// D = 64 takes 2.13 and not 2.57 times as long as a plain pass at 1k, and as long as with 128 at
-/// 4k (H200, causal, bench/log/tuning-policies.md).
+/// D = 64 takes 0.94 of the time at 1k under a causal mask, and 1.00 to 1.02 else; with a third
+/// stage 0.97 to 1.02 of two (H200, bench/log/tuning-policies.md).
 constexpr Sm90BackwardTiles sm90_backward_tiles(int dim, int dim_v, bool has_long_steps) {
   const int larger = max(dim, dim_v);
+  if (larger <= 64 && has_long_steps) return {64, 128, 3, 1};
   if (larger <= 128) return {larger <= 96 && !has_long_steps ? 128 : 64, 128, 2, 1};
   if (dim <= 192 && dim_v <= 128) return {64, 64, 3, 3};
   return {64, 64, 2, 1};
@@ -320,6 +345,16 @@ constexpr Sm80BackwardTiles sm80_backward_tiles(int dim, int shared_kb, bool pla
   if (shared_kb < 163) return {32, 32, 4, 2, 2, 1, 1};
   if (!plain) return {32, 64, 8, 2, 4, 1, 1};
   return {large ? 128 : 64, 64, 8, 4, 4, 1, 1};
+}
+
+/// Returns the same, up to 128 columns, where a modifier's data are read by columns, or copied. Two
+/// blocks share a multiprocessor, but on 99 KB above 64 columns.
+constexpr Sm80BackwardTiles sm80_modifier_backward_tiles(int dim, int shared_kb, TileSet set) {
+  if (dim <= 64) {
+    if (has_elements(set) && shared_kb < 163) return {32, 64, 4, 1, 2, 2, 1};
+    return {32, 128, 4, 1, 4, 2, 1};
+  }
+  return {has_elements(set) ? 32 : 64, 64, 4, 2, 2, 2, 1};
 }
 
 /// Returns the same for fp32; above 128 they need 163 KB.

@@ -19,6 +19,7 @@ namespace attile::dispatch {
 template <int... Ds>
 struct Dims {};
 
+/// Lists the D of the kernels that are built where the caller lists none.
 using AllDims = Dims<32, 64, 128, 256>;
 
 /// Names a run-time element type.

@@ -154,15 +154,29 @@ struct Sm80Family {
   }
 
   template <int D, int Dv, class Args, class F>
-  static auto forward(const Args&, const F& f) {
+  static auto forward(const Args& args, const F& f) {
     return with_shared_kb([&](auto kb) {
-      return f(std::type_identity<sm80::DefaultForwardTraits<Args, D, Dv, kb.value>>{});
+      return with_set<D, Dv, kb.value>(args, [&](auto set) {
+        return f(std::type_identity<
+                 sm80::DefaultForwardTraits<Args, D, Dv, kb.value, decltype(set)::value>>{});
+      });
     });
   }
   template <int D, int Dv, DqMode kMode, class Args, class F>
-  static auto backward(const Args&, const F& f) {
+  static auto backward(const Args& args, const F& f) {
     return with_shared_kb([&](auto kb) {
-      return f(std::type_identity<DefaultBackwardTraits<Args, D, Dv, kMode, kb.value>>{});
+      if constexpr (kMode == DqMode::kAccumulate) {
+        return with_set<D, Dv, kb.value>(args, [&](auto set) {
+          if constexpr (set.value == TileSet::kAny) {
+            return f(std::type_identity<DefaultBackwardTraits<Args, D, Dv, kMode, kb.value>>{});
+          } else {
+            return f(std::type_identity<sm80::DefaultBackwardTraits<Args, D, Dv, kMode, kb.value,
+                                                                    decltype(set)::value>>{});
+          }
+        });
+      } else {
+        return f(std::type_identity<DefaultBackwardTraits<Args, D, Dv, kMode, kb.value>>{});
+      }
     });
   }
 
@@ -174,6 +188,22 @@ struct Sm80Family {
   });
   /// Is the least of these sizes: devices with 99 KB run code for 8.0 too.
   static constexpr int kLeastKb = kTakesTiles<99> || kTakesTiles<163> ? 99 : 227;
+
+  /// Calls f(set) with the set of tiles whose kernels read what the values of a score modifier say.
+  template <int D, int Dv, int kSharedKb, class Args, class F>
+  static auto with_set(const Args& args, const F& f) {
+    if constexpr (kHasSm80Set<Args, D, Dv, kSharedKb, TileSet::kColumns>) {
+      if (sm80::check_reads<sm80::ModifierReads::kColumns>(args.score_mod)) {
+        return f(std::integral_constant<TileSet, TileSet::kColumns>{});
+      }
+    }
+    if constexpr (kHasSm80Set<Args, D, Dv, kSharedKb, TileSet::kElements>) {
+      if (sm80::check_reads<sm80::ModifierReads::kElements>(args.score_mod)) {
+        return f(std::integral_constant<TileSet, TileSet::kElements>{});
+      }
+    }
+    return f(std::integral_constant<TileSet, TileSet::kAny>{});
+  }
 
   /// Calls f(kb) with the shared memory that the default tiles are for. Units    KB, a constant.
   template <class F>

@@ -15,7 +15,6 @@
 
 #include <cstddef>
 #include <optional>
-#include <type_traits>
 
 namespace attile {
 
@@ -85,6 +84,15 @@ Check prepare_forward(const typename Traits::Args& args,
   return params->complete(as_read);
 }
 
+/// Returns the bytes of scratch memory of a call with arguments that passed `check_arguments`, or
+/// why the kernel or the device refuses them.
+template <class Traits>
+WorkspaceSize forward_workspace(const typename Traits::Args& args) {
+  std::optional<typename Traits::Params> params;
+  const Check ok = prepare_forward<Traits>(args, params);
+  return {ok, ok ? Traits::Params::workspace_bytes(args) : 0};
+}
+
 /// Says why a kernel that takes these arguments would refuse this scratch memory, null included.
 template <class Traits>
 Check check_forward_workspace(const typename Traits::Args& args, const void* workspace,
@@ -127,13 +135,20 @@ template <class Traits>
 
 }  // namespace detail
 
+/// Returns the bytes of scratch memory of the calls of `forward` that take some, or the sentence of
+/// `check`.
+template <class Traits>
+WorkspaceSize workspace_size(const typename Traits::Args& args) requires(Traits::kDirection ==
+                                                                         Direction::kForward) {
+  if (const Check ok = check_arguments(args, Traits::kD, Traits::kDv); !ok) return {ok};
+  return detail::forward_workspace<Traits>(args);
+}
+
 /// Says in one sentence why `forward` would refuse these arguments on the current device.
 /// Launches nothing.
 template <class Traits>
 Check check(const typename Traits::Args& args) requires(Traits::kDirection == Direction::kForward) {
-  if (const Check ok = check_arguments(args, Traits::kD, Traits::kDv); !ok) return ok;
-  std::optional<typename Traits::Params> params;
-  return detail::prepare_forward<Traits>(args, params);
+  return workspace_size<Traits>(args).check;
 }
 
 /// Says the same of a call that computes with scratch memory: also why it would refuse this
@@ -171,15 +186,19 @@ auto with_forward_kernel(const Args& args, const F& f) {
   return detail::AllFamilies::template forward<D, Dv>(args, f);
 }
 
+/// Returns the bytes of scratch memory of the one call, or the sentence of `check`.
+template <int D, int Dv = D, ForwardPass Args>
+WorkspaceSize workspace_size(const Args& args) {
+  if (const Check ok = check_arguments(args, D, Dv); !ok) return {ok};
+  return detail::AllFamilies::template forward<D, Dv>(args, [&](auto kernel) {
+    return detail::forward_workspace<typename decltype(kernel)::type>(args);
+  });
+}
+
 /// Says why the one-call `forward` would refuse these arguments.
 template <int D, int Dv = D, ForwardPass Args>
 Check check(const Args& args) {
-  if (const Check ok = check_arguments(args, D, Dv); !ok) return ok;
-  return detail::AllFamilies::template forward<D, Dv>(args, [&](auto kernel) {
-    using Traits = typename decltype(kernel)::type;
-    std::optional<typename Traits::Params> params;
-    return detail::prepare_forward<Traits>(args, params);
-  });
+  return workspace_size<D, Dv>(args).check;
 }
 
 /// Computes a forward pass with the default tiles, in one call: `forward<64>(args, stream)`.
@@ -189,22 +208,6 @@ template <int D, int Dv = D, ForwardPass Args>
   if (const Check ok = check_arguments(args, D, Dv); !ok) return ok.error;
   return detail::AllFamilies::template forward<D, Dv>(args, [&](auto kernel) {
     return detail::launch_forward<typename decltype(kernel)::type>(args, stream);
-  });
-}
-
-/// Return the bytes of scratch memory of the calls below, or the sentence of `check`.
-template <class Traits>
-WorkspaceSize workspace_size(const typename Traits::Args& args) requires(Traits::kDirection ==
-                                                                         Direction::kForward) {
-  const Check ok = check<Traits>(args);
-  return {ok, ok ? Traits::Params::workspace_bytes(args) : 0};
-}
-template <int D, int Dv = D, ForwardPass Args>
-WorkspaceSize workspace_size(const Args& args) {
-  const Check ok = check<D, Dv>(args);
-  if (!ok) return {ok};
-  return detail::AllFamilies::template forward<D, Dv>(args, [&](auto kernel) {
-    return WorkspaceSize{{}, decltype(kernel)::type::Params::workspace_bytes(args)};
   });
 }
 

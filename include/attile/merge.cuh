@@ -33,8 +33,8 @@ template <class E, class T, class S, class K>
   const Check ready = arch::check_launch(merge_kernel<Args>, 0, params.items.tiles);
   if (!ready) return ready.error;
   if (params.items.tiles == 0) return cudaSuccess;
-  return arch::launch_dependent(merge_kernel<Args>, merge_blocks(params.items.tiles), kMergeThreads,
-                                0, stream, params);
+  return arch::launch_dependent(merge_kernel<Args>, row_item_blocks(params.items.tiles),
+                                kRowItemThreads, 0, stream, params);
 }
 
 }  // namespace attile

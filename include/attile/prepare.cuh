@@ -3,7 +3,6 @@
 
 #include <attile/arch/launch.cuh>
 #include <attile/core/prepare.h>
-#include <attile/core/status.h>
 #include <attile/core/workspace.h>
 #include <attile/kernel/prepare/prepare_kernel.cuh>
 

@@ -3,7 +3,7 @@
 
 #include <attile/core/args.h>
 #include <attile/core/check.h>
-#include <attile/core/learned_sums.h>
+#include <attile/core/modifier_gradient_sums.h>
 #include <attile/core/sequences.h>
 #include <attile/core/tensor.h>
 #include <attile/host/row_math.h>
@@ -14,7 +14,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -55,7 +54,7 @@ struct Attention {
   using ScoreModType = typename Args::ScoreModType;
   using T = typename Args::ElementType;
   using O = typename Args::Elements::O;
-  using Learned = LearnedSums<Real, Math::kMagnitudes>;
+  using Learned = ModifierGradientSums<Real, Math::kMagnitudes>;
   static constexpr bool kHasSinks = Args::SinkType::kEnabled;
 
   const Args& args;

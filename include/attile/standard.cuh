@@ -235,20 +235,7 @@ template <BackwardPass Args>
   const auto [D, Dv] = sizes.dim;
   float* const sink_parts =
       args.sink.gradient() != nullptr ? part<float>(workspace, w.sink_parts) : nullptr;
-  if (sizes.scores() == 0) {
-    if (sizes.rows > 0 && sink_parts != nullptr) {
-      const auto error = detail::launch_gradient<Args, T>(args, sizes, nullptr, nullptr, nullptr,
-                                                          nullptr, nullptr, sink_parts, stream);
-      if (error != cudaSuccess) return error;
-    }
-    if (const auto error = detail::launch_sinks(args, sink_parts, stream)) return error;
-    const auto clear = [&](const Tensor<T>& t, int heads, int rows, int dim) {
-      return detail::store_rows(t, nullptr, args.batch, heads, rows, dim, stream);
-    };
-    if (const auto error = clear(args.dq, args.q_heads, args.q_len, D)) return error;
-    if (const auto error = clear(args.dk, args.kv_heads, args.kv_len, D)) return error;
-    return clear(args.dv, args.kv_heads, args.kv_len, Dv);
-  }
+  if (sizes.scores() == 0) return detail::gradient_without_scores(args, sizes, sink_parts, stream);
 
   float* const dp = part<float>(workspace, w.dp);
   float* const s = part<float>(workspace, w.s);

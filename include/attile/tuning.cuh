@@ -27,6 +27,9 @@ using DefaultBackwardTuning =
 
 namespace detail {
 
+// These structs name, as `type`, the traits of a family's kernels for arguments, with the default
+// tiles (default_tiles.h).
+
 template <class Args, int D, int Dv, int Br, int Bc, class Tuning>
 using ForwardOf = typename Tuning::template Forward<Br, Bc, D, typename Args::Elements,
                                                     typename Args::Policies, Dv>;
@@ -48,20 +51,30 @@ struct PortableBackward {
                                         portable::Tuning<kTiles.threads, kTiles.blocks_per_sm>>;
 };
 
-template <class Args, int D, int Dv, int kSharedKb>
+/// Says how an sm80 kernel with a set of tiles reads a score modifier's data.
+constexpr sm80::ModifierReads reads_of(TileSet set) {
+  if (has_columns(set)) return sm80::ModifierReads::kColumns;
+  return has_elements(set) ? sm80::ModifierReads::kElements : sm80::ModifierReads::kAny;
+}
+
+template <class Args, int D, int Dv, int kSharedKb, TileSet kTileSet>
 struct Sm80Forward {
   using S = typename Args::ScoreModType;
   /// What other modifiers have to compute or to read takes registers, or longer (softcap at 1k).
-  static constexpr bool kTall = !kNeedsScores<S> && !kHasElements<S, StandardMath> &&
-                                Args::SequencesType::kUniform && !Fp8<typename Args::Elements::K>;
+  static constexpr bool kSameLengths =
+      Args::SequencesType::kUniform && !Fp8<typename Args::Elements::K>;
+  static constexpr bool kTall = !kNeedsScores<S> && !kHasElements<S, StandardMath> && kSameLengths;
+  static constexpr bool kWide = has_wide_tiles<Args>(kTileSet);
   static constexpr Sm80ForwardTiles kTiles = fitted<typename Args::MaskType>(
-      sizeof(typename Args::ElementType) == 4
-          ? sm80_fp32_forward_tiles(max(D, Dv))
+      sizeof(typename Args::ElementType) == 4 ? sm80_fp32_forward_tiles(max(D, Dv))
+      : kTileSet != TileSet::kAny || (kWide && kSameLengths && max(D, Dv) <= 128)
+          ? sm80_modifier_forward_tiles(max(D, Dv), kSharedKb, kTileSet, kWide, !kNeedsScores<S>)
           : sm80_forward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>,
                                Fp8<typename Args::Elements::K>,
                                Args::Elements::kFp8Queries&& kSharedKb >= 163, kTall));
   using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
-                         sm80::Tuning<kTiles.warps, kTiles.warps_n, kTiles.blocks_per_sm>>;
+                         sm80::Tuning<kTiles.warps, kTiles.warps_n, kTiles.blocks_per_sm,
+                                      sm80::Products::k3xTf32, reads_of(kTileSet)>>;
 };
 
 template <class Args, int D, int Dv, TileSet kTileSet>
@@ -125,7 +138,7 @@ struct Sm90Backward {
                            typename Args::Policies, Dv, kMode, Tuning>;
 };
 
-template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>
+template <class Args, int D, int Dv, DqMode kMode, int kSharedKb, TileSet kTileSet>
 struct Sm80Backward {
   using S = typename Args::ScoreModType;
   /// A modifier's elements, a mask that is asked for each score, and dropout beside ALiBi, or
@@ -136,15 +149,34 @@ struct Sm80Backward {
                                   IntervalMask<MaskInTiles<typename Args::MaskType>> &&
                                   Args::SequencesType::kUniform && !kHasElements<S, StandardMath>;
   static constexpr Sm80BackwardTiles kTiles = fitted<typename Args::MaskType>(
-      sizeof(typename Args::ElementType) == 4
-          ? sm80_fp32_backward_tiles(max(D, Dv), kSharedKb)
+      sizeof(typename Args::ElementType) == 4 ? sm80_fp32_backward_tiles(max(D, Dv), kSharedKb)
+      : kTileSet != TileSet::kAny
+          ? sm80_modifier_backward_tiles(max(D, Dv), kSharedKb, kTileSet)
           : sm80_backward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>, kLarger));
-  using type =
-      sm80::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::Elements,
-                           typename Args::Policies, Dv, kMode,
-                           sm80::BackwardTuning<kTiles.warps, kTiles.warps_n, kTiles.dq_warps_n,
-                                                kTiles.blocks_per_sm, kTiles.stages>>;
+  using type = sm80::BackwardTraits<
+      kTiles.br, kTiles.bc, D, typename Args::Elements, typename Args::Policies, Dv, kMode,
+      sm80::BackwardTuning<kTiles.warps, kTiles.warps_n, kTiles.dq_warps_n, kTiles.blocks_per_sm,
+                           kTiles.stages, sm80::Products::k3xTf32, reads_of(kTileSet)>>;
 };
+
+/// Says whether there are sm80 kernels with a set of tiles, beside those of kAny: up to 128
+/// columns, and backward without what would take registers beside the modifier.
+template <class Args, int D, int Dv, int kSharedKb, TileSet kTileSet>
+inline constexpr bool kHasSm80Set = [] {
+  using S = typename Args::ScoreModType;
+  constexpr bool kReads = has_elements(kTileSet)
+                              ? kHasElementTiles<Args>
+                              : has_columns(kTileSet) && kHasColumnTiles<S, StandardMath>;
+  constexpr bool kTakes = kReads && sizeof(typename Args::ElementType) == 2 &&
+                          !Fp8<typename Args::Elements::K> && Args::SequencesType::kUniform &&
+                          !BlockListMask<typename Args::MaskType> && max(D, Dv) <= 128;
+  if constexpr (Args::kIsForward) {
+    return kTakes && (max(D, Dv) <= 64 || kSharedKb >= 163 || !has_elements(kTileSet));
+  } else {
+    return kTakes && !kNeedsScores<S> && !kHasGradient<S> && !Args::DropoutType::kEnabled &&
+           IntervalMask<MaskInTiles<typename Args::MaskType>>;
+  }
+}();
 
 }  // namespace detail
 
@@ -169,11 +201,13 @@ namespace sm80 {
 
 /// Names the sm80 kernels for these arguments with the default tiles for devices on which a block
 /// can have kSharedKb: 227 (compute capability 9.0 and 10.0), 163 (8.0) or 99 (8.6, 8.9 and 12.0).
-template <class Args, int D, int Dv = D, int kSharedKb = kCommonSharedKb>
-using DefaultForwardTraits = typename detail::Sm80Forward<Args, D, Dv, kSharedKb>::type;
+template <class Args, int D, int Dv = D, int kSharedKb = kCommonSharedKb,
+          detail::TileSet kTileSet = detail::TileSet::kAny>
+using DefaultForwardTraits = typename detail::Sm80Forward<Args, D, Dv, kSharedKb, kTileSet>::type;
 template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate,
-          int kSharedKb = kCommonSharedKb>
-using DefaultBackwardTraits = typename detail::Sm80Backward<Args, D, Dv, kMode, kSharedKb>::type;
+          int kSharedKb = kCommonSharedKb, detail::TileSet kTileSet = detail::TileSet::kAny>
+using DefaultBackwardTraits =
+    typename detail::Sm80Backward<Args, D, Dv, kMode, kSharedKb, kTileSet>::type;
 
 }  // namespace sm80
 
@@ -218,7 +252,7 @@ template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate,
           int kSharedKb = kCommonSharedKb>
 using DefaultBackwardTraits = typename std::conditional_t<
     detail::kSm80Backward<typename Args::ElementType, kMode, max(D, Dv), kSharedKb>,
-    detail::Sm80Backward<Args, D, Dv, kMode, kSharedKb>,
+    detail::Sm80Backward<Args, D, Dv, kMode, kSharedKb, detail::TileSet::kAny>,
     detail::PortableBackward<Args, D, Dv, kMode, kCommonSharedKb>>::type;
 
 }  // namespace attile

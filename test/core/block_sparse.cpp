@@ -161,8 +161,10 @@ TEST_CASE("block_sparse.tiles_fit_the_blocks") {
   using Blocks = BlockSparse<NoMask, 64, 192>;
   CHECK(fitting_rows<Blocks>(192) == 64);
   CHECK(fitting_columns<Blocks>(128) == 64);
-  CHECK(fitting_columns<Blocks>(48) == 32);
+  CHECK(fitting_columns<Blocks>(80) == 64);
+  CHECK(fitting_columns<Blocks>(48) == 48);
   CHECK(fitting_rows<Causal>(192) == 192);
+  CHECK(fitting_rows<BlockSparse<NoMask, 384, 64>>(192) == 192);
 }
 
 }  // namespace

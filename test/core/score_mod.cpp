@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <attile/core/bias.h>
-#include <attile/core/learned_sums.h>
+#include <attile/core/modifier_gradient_sums.h>
 #include <attile/core/score_mod.h>
 
 #include <cmath>
@@ -68,7 +68,7 @@ void check_learned(const S& mod, float& bias, const float* gradient) {
     const double error = 0x1p-48 * (std::abs(s) + std::abs(value(0)) + 1);
     const auto difference = attile_test::central_difference(value, 0x1p-12, error);
     bias = b;
-    LearnedSums<double> sums(mod, {1, 1, e});
+    ModifierGradientSums<double> sums(mod, {1, 1, e});
     mod.add_gradient(s, ds, {}, e, sums.add());
     INFO("at " << s << ", by differences " << difference.value);
     CHECK(mod.gradient_line(0, {1, 1, e}).first == gradient);

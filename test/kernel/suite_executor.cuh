@@ -230,6 +230,36 @@ bool runs_on_sm90(Kernel kernel, const typename Traits::Args& args) {
   return own;
 }
 
+/// Whether the family sm80 reads the data of a score modifier as the traits say, by the rules of
+/// docs/kernels.md and not by its code, or what stands in for the kernel runs the problem.
+template <class Traits>
+bool reads_on_sm80(const typename Traits::Args& args) {
+  using attile::sm80::ModifierReads;
+  const bool own = bool(Traits::check_reads(args.score_mod));
+  if constexpr (Traits::kReads == ModifierReads::kColumns) {
+    REQUIRE(own == args.score_mod.reads_columns());
+  }
+  if constexpr (Traits::kReads == ModifierReads::kElements) {
+    const auto x = args.score_mod.elements();
+    const auto whole = [](std::int64_t stride) { return stride * int{sizeof *x.data} % 16 == 0; };
+    const bool wanted = reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0 && x.col_stride == 1 &&
+                        whole(x.batch_stride) && whole(x.head_stride) && whole(x.row_stride) &&
+                        x.row_stride != 0;
+    REQUIRE(own == wanted);
+  }
+  return own;
+}
+
+/// Whether the traits' own kernel runs the problem, or what stands in for it.
+template <class Traits, class Kernel>
+bool runs_itself(Kernel kernel, const typename Traits::Args& args) {
+  if constexpr (requires { Traits::kReads; }) {
+    return reads_on_sm80<Traits>(args);
+  } else {
+    return runs_on_sm90<Traits>(kernel, args);
+  }
+}
+
 /// Whether V in fp8 may be transposed ahead of a kernel.
 template <class Traits>
 constexpr bool transposes_ahead() {
@@ -273,7 +303,7 @@ struct GpuExecutor {
       using Fallback = typename TileChoice::template Fallback<Args, Dim>;
       if (const auto check = attile::check<Fallback>(host_args); !check) return check;
       return run_on_device(host_args, regions, [](const Args& args) {
-        return runs_on_sm90<Traits>(attile::forward_kernel<Traits>, args)
+        return runs_itself<Traits>(attile::forward_kernel<Traits>, args)
                    ? forward_either_way<Traits>(args)
                    : attile::forward<Fallback>(args);
       });
@@ -296,7 +326,7 @@ struct GpuExecutor {
       using Fallback = typename TileChoice::template BackwardFallback<Args, Dim, kMode>;
       if (const auto check = attile::check<Fallback>(host_args); !check) return check;
       return run_on_device(host_args, regions, [&](const Args& args) {
-        return runs_on_sm90<Traits>(attile::detail::kv_kernel<Traits>(), args)
+        return runs_itself<Traits>(attile::detail::kv_kernel<Traits>(), args)
                    ? run(std::type_identity<Traits>{}, args)
                    : run(std::type_identity<Fallback>{}, args);
       });

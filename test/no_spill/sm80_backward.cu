@@ -32,7 +32,18 @@ struct NamedKernels {
   }
 };
 
+/// Names the kernels that read a bias by columns, or copy its elements.
+template <int D, class M, detail::TileSet kSet>
+bool reads() {
+  using Args = BackwardArgs<__half, M, AdditiveBias<__half>>;
+  using Traits = sm80::DefaultBackwardTraits<Args, D, D, DqMode::kAccumulate, kSharedKb, kSet>;
+  return backward_kv_kernel<Traits> != nullptr;
+}
+
 bool compiled() {
+  using enum detail::TileSet;
   const NamedKernels named;
-  return each_fp32_policy(named) && each_16_bit_policy(named);
+  return reads<64, NoMask, kColumns>() && reads<64, Causal, kElements>() &&
+         reads<128, Causal, kColumns>() && reads<128, NoMask, kElements>() &&
+         each_fp32_policy(named) && each_16_bit_policy(named);
 }

@@ -22,12 +22,25 @@ struct NamedKernels {
   }
 };
 
+/// Names the kernels that read a bias by columns, or copy its elements.
+template <int D, class M, detail::TileSet kSet>
+bool reads() {
+  using Args = ForwardArgs<__half, M, AdditiveBias<__half>>;
+  if constexpr (detail::kHasSm80Set<Args, D, D, kSharedKb, kSet>) {
+    return forward_kernel<sm80::DefaultForwardTraits<Args, D, D, kSharedKb, kSet>> != nullptr;
+  }
+  return true;
+}
+
 bool compiled() {
+  using enum detail::TileSet;
   const NamedKernels named;
   using E4m3 = __nv_fp8_e4m3;
   using E5m2 = __nv_fp8_e5m2;
   using Bf16 = __nv_bfloat16;
-  return each_fp32_policy(named) && each_16_bit_policy(named) &&
+  return reads<64, NoMask, kColumns>() && reads<64, Causal, kElements>() &&
+         reads<128, Causal, kColumns>() && reads<128, NoMask, kElements>() &&
+         each_fp32_policy(named) && each_16_bit_policy(named) &&
          each_fp8_policy<Elements<Bf16, E4m3, E4m3>, Elements<E4m3, E4m3, E4m3, Bf16>,
                          Elements<E5m2, E5m2, __half, __half>>(named);
 }

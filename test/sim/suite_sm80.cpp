@@ -51,6 +51,29 @@ using Line = GpuExecutor<Dims<64>, MatrixTiles<32, 64, Tuning<4, 4>, BackwardTun
 using Deep =
     GpuExecutor<Dims<128, 128, 96>, MatrixTiles<32, 32, Tuning<2>, BackwardTuning<4, 2, 2, 1, 1>>>;
 
+/// Kernels that read a score modifier's data by columns, or copy its elements, and where its values
+/// do not let them those that read as its tiles do.
+template <int Br, int Bc, attile::sm80::ModifierReads kReads, int Stages = 1>
+struct ReadingTiles
+    : MatrixTiles<
+          Br, Bc, Tuning<4, 1, 2, attile::sm80::Products::k3xTf32, kReads>,
+          BackwardTuning<4, 1, Bc / 32, 2, Stages, attile::sm80::Products::k3xTf32, kReads>> {
+  template <class Args, class Dim>
+  using Fallback = attile::sm80::DefaultForwardTraits<Args, Dim::D, Dim::Dv>;
+  template <class Args, class Dim, attile::DqMode kMode>
+  using BackwardFallback = attile::sm80::DefaultBackwardTraits<Args, Dim::D, Dim::Dv, kMode>;
+};
+using attile::sm80::ModifierReads;
+constexpr double kSeveralTiles = 6e6;
+using Columns = GpuExecutor<Dims<64>, ReadingTiles<128, 96, ModifierReads::kColumns>>;
+using Columns128 = GpuExecutor<Dims<128>, ReadingTiles<128, 48, ModifierReads::kColumns>>;
+using Elements = GpuExecutor<Dims<64>, ReadingTiles<128, 64, ModifierReads::kElements>>;
+using Elements128 = GpuExecutor<Dims<128>, ReadingTiles<64, 64, ModifierReads::kElements>>;
+using ColumnsBackward = GpuExecutor<Dims<64>, ReadingTiles<32, 128, ModifierReads::kColumns>>;
+using ElementsBackward = GpuExecutor<Dims<64>, ReadingTiles<32, 128, ModifierReads::kElements>>;
+using ElementsInOrder = GpuExecutor<Dims<64>, ReadingTiles<32, 64, ModifierReads::kElements, 2>,
+                                    attile::DqMode::kInOrder>;
+
 /// Kernels of both passes, of all ways to add dQ, with a mask that reads a table.
 template <class Mask>
 void any_table() {
@@ -73,7 +96,7 @@ const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("sim.sm80", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies +
                                     kSinkPolicies + kBlockPolicies + kEarlierPolicies +
-                                    in_full(kForwardOnlyPolicies));
+                                    policies<kHalfBias> + in_full(kForwardOnlyPolicies));
   suite.both<__half>("128x64", simulated<Large>(),
                      kSimulatedPolicies + kSequencePolicies + kBlockPolicies + policies<kSink>);
   suite.forward<__half>("128x64", simulated<Large>(), in_full(kForwardOnlyPolicies));
@@ -85,6 +108,19 @@ const bool kRegistered = [] {
       "in_order", simulated<InOrder>(),
       policies<kCausal, kPackedCausal, kCausalSortedDocument, kOwnLengthsSink> + kBlockPolicies);
   suite.backward<__half>("d128", simulated<Deep>(kWideCost), policies<kNone>);
+  suite.forward<__half>("columns", simulated<Columns>(kSeveralTiles),
+                        policies<kHalfBias, kBias, kLearnedBiasDropout>);
+  suite.forward<__nv_bfloat16>("columns_d128", simulated<Columns128>(kSeveralTiles),
+                               policies<kHalfBias>);
+  suite.forward<__half>("elements", simulated<Elements>(kSeveralTiles), policies<kHalfBias>);
+  suite.forward<__nv_bfloat16>("elements_d128", simulated<Elements128>(kSeveralTiles),
+                               policies<kHalfBias>);
+  suite.backward<__half>("columns", simulated<ColumnsBackward>(kSeveralTiles),
+                         policies<kHalfBias, kBias>);
+  suite.backward<__half>("elements", simulated<ElementsBackward>(kSeveralTiles),
+                         policies<kHalfBias>);
+  suite.backward<__nv_bfloat16>("elements_in_order", simulated<ElementsInOrder>(kSeveralTiles),
+                                policies<kHalfBias>);
   suite.forward<__half>("lines", simulated<Lines>(),
                         policies<kCausal, kOwnLengths, kBlockSparse, kSinkEverything, kEarlier>);
   suite.forward<__nv_bfloat16>("lines", simulated<Lines>(), policies<kEarlierEverything>);

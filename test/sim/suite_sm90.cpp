@@ -111,6 +111,7 @@ using OneGroup =
 using OneGroupInOrder =
     Sm90Executor<Dims<64>, Sm90Tiles<64, 64, Tuning<>>, attile::DqMode::kInOrder>;
 using Default = Sm90Executor<Dims<64>, Sm90DefaultTiles<>>;
+using DefaultOrSm80 = GpuExecutor<Dims<64>, Sm90DefaultTiles<>>;
 using InOrder = Sm90Executor<Dims<64>, Sm90Tiles<64, 128, Tuning<>>, attile::DqMode::kInOrder>;
 // dQ is added from registers, in the turns that other warps wait for.
 using SemaphoreWarps = Sm90Executor<Dims<96, 96, 64>, Sm90DefaultTiles<>, attile::DqMode::kInOrder>;
@@ -332,6 +333,8 @@ const bool kRegistered = [] {
                              kSequencePolicies);
   suite.backward<__half>("columns_or_sm80", simulated<ColumnsOrSm80>(kMost), policies<kEverything>);
   suite.backward<__half>("columns", simulated<Columns>(kWide), policies<kDocument, kPreparedAlibi>);
+  // Tiles of 64 rows and up to 64 columns: dQ of 32 columns each, of panels of K as wide.
+  suite.backward<__half>("d64_or_sm80", simulated<DefaultOrSm80>(kMost), policies<kEverything>);
   suite.backward<__half>("columns_in_order", simulated<ColumnsInOrder>(kWide), policies<kDocument>);
   suite.backward<__nv_bfloat16>("one_group", simulated<OneGroup>(kMost), policies<kCausal>);
   suite.backward<__half>(
@@ -358,6 +361,13 @@ const bool kRegistered = [] {
   suite.backward<__half>("d256", simulated<Roles256>(6e6), policies<kBlockSparse>);
   suite.test("block_sparse", "forward", "wrong_lists",
              [] { forward_of_wrong_lists<ListedForward<128, 32, 16>>(300, 250); });
+  // Three consumers: blocks of 192 rows.
+  suite.test("block_sparse", "forward", "wrong_lists_of_192_rows", [] {
+    using Args = attile::ForwardArgs<__half, attile::BlockSparse<attile::Causal, 192, 64>>;
+    using Traits = attile::sm90::DefaultForwardTraits<Args, 32>;
+    static_assert(Traits::kBr == 192 && Traits::kBc == 64);
+    forward_of_wrong_lists<Traits>(400, 250);
+  });
   suite.test("block_sparse", "backward", "wrong_lists", [] {
     backward_of_wrong_lists<ListedBackward<32, attile::DqMode::kAccumulate>>(300, 250);
     backward_of_wrong_lists<ListedBackward<32, attile::DqMode::kInOrder>>(300, 250);

@@ -1007,6 +1007,10 @@ inline constexpr auto kCases = [] {
       {.name = "paged_window_page_7", .policy = kPagedWindow, .batch = 8, .q_heads = 2,
        .kv_heads = 1, .q_len = 20, .kv_len = 100, .head_dim = 32, .left = 30, .right = 0,
        .page_size = 7, .leftpad = true},
+      // More pages than a warp has lanes.
+      {.name = "paged_window_page_8", .policy = kPagedWindow, .batch = 2, .q_heads = 2,
+       .kv_heads = 1, .q_len = 9, .kv_len = 420, .head_dim = 16, .right = 0,
+       .lengths = Lengths::kLongest, .page_size = 8},
       {.name = "paged_window_page_16", .policy = kPagedWindow, .batch = 7, .q_heads = 2,
        .kv_heads = 1, .q_len = 9, .kv_len = 140, .head_dim = 32, .left = 70, .right = 0,
        .pointers = true, .leftpad = true},

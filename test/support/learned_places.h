@@ -3,8 +3,8 @@
 
 #include <attile/core/args.h>
 #include <attile/core/index.h>
-#include <attile/core/learned_sums.h>
 #include <attile/core/math.h>
+#include <attile/core/modifier_gradient_sums.h>
 #include <attile/core/score_mod.h>
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct LearnedPlaces {
   explicit LearnedPlaces(const Args& args) {
     if constexpr (attile::kHasGradient<typename Args::ScoreModType>) {
       const attile::ScoreShape shape = attile::score_shape(args);
-      attile::LearnedSums<double> sums(args.score_mod, shape);
+      attile::ModifierGradientSums<double> sums(args.score_mod, shape);
       for_each_visible(args, [&](const attile::ScoreIndex& i) {
         args.score_mod.add_gradient(1.0, 1.0, i, shape.extent, sums.add());
       });

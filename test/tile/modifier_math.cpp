@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <attile/core/score_mod.h>
 #include <attile/tile/modifier_math.h>
 
 #include <cmath>

@@ -25,7 +25,19 @@ ATTILE_DEVICE void async_copy_16(std::uint32_t shared, const void* from, bool th
 #endif
 }
 
-/// Does the same with 4 bytes, both aligned to 4.
+/// Begins to copy the first `bytes` of these 16, 0 to 16, and writes zeros behind them. Others are
+/// not read.
+ATTILE_DEVICE void async_copy_part_of_16(std::uint32_t shared, const void* from, int bytes) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared),
+               "l"(__cvta_generic_to_global(from)), "r"(bytes)
+               : "memory");
+#else
+  trap();
+#endif
+}
+
+/// Does the same as async_copy_16 with 4 bytes, both aligned to 4.
 ATTILE_DEVICE void async_copy_4(std::uint32_t shared, const void* from, bool there) {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared),

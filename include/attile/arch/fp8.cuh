@@ -42,40 +42,57 @@ ATTILE_DEVICE std::uint32_t narrow(float x0, float x1, float x2, float x3) {
 
 namespace detail {
 
-/// Returns two elements of fp16, from those of fp8 in the upper bytes of the halves of a word;
-/// exactly. It multiplies, because fp16 has more exponents below 1: so subnormal elements become
-/// normal. The NaNs of e4m3 become 480 thereby, which is no number of e4m3.
-ATTILE_DEVICE __half2 e4m3_in_upper_bytes(std::uint32_t word) {
-  const std::uint32_t shifted = (word & 0x7F007F00u) >> 1 | (word & 0x80008000u);
-  __half2 pair;
-  std::memcpy(&pair, &shifted, sizeof pair);
-  pair = __hmul2(pair, __float2half2_rn(256.0f));
-  const std::uint32_t is_nan = __heq2_mask(__habs2(pair), __float2half2_rn(480.0f));
-  std::uint32_t bits;
-  std::memcpy(&bits, &pair, sizeof bits);
-  bits |= is_nan;
-  std::memcpy(&pair, &bits, sizeof pair);
-  return pair;
+/// Returns a word of four elements of e4m3 with each one's sign replaced by whether it is NaN.
+ATTILE_DEVICE std::uint32_t e4m3_nan_for_sign(std::uint32_t word) {
+  const std::uint32_t next = (word & 0x7F7F7F7Fu) + 0x01010101u;  // 0x80 of 0x7F, which is NaN
+  std::uint32_t result;  // the first bit of each byte of `next`, the others of `word`
+  asm("lop3.b32 %0, %1, %2, 0x80808080, 0xD8;" : "=r"(result) : "r"(word), "r"(next));
+  return result;
 }
 
-/// Returns the two elements of fp8 in half kHalf of a word, as fp16; exactly.
-template <class F, int kHalf>
-ATTILE_DEVICE __half2 widen_to_half(std::uint32_t word) {
-  constexpr bool kIsE4m3 = std::is_same_v<F, __nv_fp8_e4m3>;
+/// Returns elements kFirst and kSecond of a word of fp8, as fp16; exactly. NaN stays NaN.
+/// kInUnit  they are in fp8_unit.
+template <class F, int kFirst, int kSecond, bool kInUnit>
+ATTILE_DEVICE __half2 widen_by_integers(std::uint32_t word) {
   __half2 pair;
-#if __CUDA_ARCH__ >= 890
-  if constexpr (kIsE4m3) {
+  if constexpr (std::is_same_v<F, __nv_fp8_e4m3>) {
+    // Each half gets in its lower byte what e4m3_nan_for_sign makes of an element, and in its upper
+    // byte copies of the sign (8 + a byte's number; those of `word` are 4 to 7). A shift takes the
+    // element's bits to their places in fp16, and completes an exponent of ones with that of NaN.
+    // The result is 2^-8 times the element, subnormal ones included.
+    constexpr unsigned kSelector =
+        kFirst | (8 + 4 + kFirst) << 4 | kSecond << 8 | (8 + 4 + kSecond) << 12;
     std::uint32_t bits;
-    const auto elements = static_cast<std::uint16_t>(word >> (16 * kHalf));
+    asm("prmt.b32 %0, %1, %2, %3;"
+        : "=r"(bits)
+        : "r"(e4m3_nan_for_sign(word)), "r"(word), "n"(kSelector));
+    bits = bits << 7 & 0xFF80FF80u;
+    std::memcpy(&pair, &bits, sizeof pair);
+    return kInUnit ? pair : __hmul2(pair, __float2half2_rn(256.0f));
+  } else {
+    const std::uint32_t upper = __byte_perm(word, 0, 0x0404 | kFirst << 4 | kSecond << 12);
+    std::memcpy(&pair, &upper, sizeof pair);
+    return pair;
+  }
+}
+
+/// Returns the two elements of fp8 in half kHalf of a word, or with kApart elements kHalf and kHalf
+/// + 2, as fp16; exactly.
+template <class F, int kHalf, bool kApart, bool kInUnit>
+ATTILE_DEVICE __half2 widen_to_half(std::uint32_t word) {
+#if __CUDA_ARCH__ >= 890
+  if constexpr (std::is_same_v<F, __nv_fp8_e4m3>) {
+    const std::uint32_t neighbours = kApart ? swap_middle_bytes(word) : word;
+    std::uint32_t bits;
+    const auto elements = static_cast<std::uint16_t>(neighbours >> (16 * kHalf));
     asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(bits) : "h"(elements));
+    __half2 pair;
     std::memcpy(&pair, &bits, sizeof pair);
     return pair;
   }
 #endif
-  const std::uint32_t upper = __byte_perm(word, 0, kHalf == 0 ? 0x1404 : 0x3424);
-  if constexpr (kIsE4m3) return e4m3_in_upper_bytes(upper);
-  std::memcpy(&pair, &upper, sizeof pair);
-  return pair;
+  constexpr int kFirst = kApart ? kHalf : 2 * kHalf;
+  return widen_by_integers<F, kFirst, kFirst + (kApart ? 2 : 1), kInUnit>(word);
 }
 
 /// Returns two elements of fp16 as T, in a word.
@@ -93,12 +110,24 @@ ATTILE_DEVICE std::uint32_t word_of_pair(__half2 pair) {
 
 }  // namespace detail
 
+/// Returns what numbers that `widen` makes with kInUnit count: 1 where the device has an
+/// instruction that converts them, else a power of two that saves a multiplication.
+template <class F>
+ATTILE_DEVICE constexpr float fp8_unit() {
+#if __CUDA_ARCH__ >= 890
+  return 1.0f;
+#else
+  return std::is_same_v<F, __nv_fp8_e4m3> ? 256.0f : 1.0f;
+#endif
+}
+
 /// Converts four elements of fp8 to T, fp16 or bf16: those of bytes 0 and 1 of the word to `low`,
-/// those of bytes 2 and 3 to `high`, the first one in the lower half. It is exact; NaN stays NaN.
-template <class F, class T>
+/// those of bytes 2 and 3 to `high`, or with kApart those of bytes 0 and 2, and of 1 and 3; the
+/// first one in the lower half. It is exact; NaN stays NaN. With kInUnit they are in fp8_unit.
+template <class F, class T, bool kApart = false, bool kInUnit = false>
 ATTILE_DEVICE void widen(std::uint32_t word, std::uint32_t& low, std::uint32_t& high) {
-  low = detail::word_of_pair<T>(detail::widen_to_half<F, 0>(word));
-  high = detail::word_of_pair<T>(detail::widen_to_half<F, 1>(word));
+  low = detail::word_of_pair<T>(detail::widen_to_half<F, 0, kApart, kInUnit>(word));
+  high = detail::word_of_pair<T>(detail::widen_to_half<F, 1, kApart, kInUnit>(word));
 }
 
 /// Adds A B to d: A (16, 32) of elements of FA, B (32, 8) of elements of FB, d (16, 8). Each word

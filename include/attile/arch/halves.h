@@ -31,11 +31,7 @@ ATTILE_HOST_DEVICE std::uint32_t byte_perm(std::uint32_t a, std::uint32_t b,
 /// Returns the lower halves of two words, that of `a` below that of `b`, or with `upper` the upper
 /// halves (one PRMT).
 ATTILE_HOST_DEVICE std::uint32_t halves(std::uint32_t a, std::uint32_t b, bool upper) {
-#ifdef __CUDA_ARCH__
-  return __byte_perm(a, b, upper ? 0x7632 : 0x5410);
-#else
-  return upper ? a >> 16 | (b & 0xFFFF0000u) : (a & 0xFFFFu) | b << 16;
-#endif
+  return byte_perm(a, b, upper ? 0x7632u : 0x5410u);
 }
 
 /// Returns max(a, b) of each half, unsigned (one VIMNMX on compute capability 9.0).

@@ -91,12 +91,6 @@ struct NewRow {
   bool is_key = true;                ///< false: it lies before the sequence's first key
 };
 
-/// Returns how many new rows a sequence has.
-template <class Args>
-ATTILE_HOST_DEVICE int new_rows(const Args& args, int sequence) {
-  return extent_of(args, sequence).q_len;
-}
-
 /// Returns row `row` of the `rows` new ones of a sequence.
 template <class Args>
 ATTILE_HOST_DEVICE NewRow new_row(const Args& args, int sequence, int rows, int row) {
@@ -179,10 +173,7 @@ Check check_append_memory(const Args& a) {
   if (q_out == nullptr) return {};
   if (q_out == a.k_new.data) return refuse("q_out is the memory of k_new");
   if (q_out == a.v_new.data) return refuse("q_out is the memory of v_new");
-  const bool same_strides = a.q.batch_stride == a.q_out.batch_stride &&
-                            a.q.head_stride == a.q_out.head_stride &&
-                            a.q.row_stride == a.q_out.row_stride;
-  if (q_out == a.q.data && !same_strides) {
+  if (q_out == a.q.data && !same_strides(a.q, a.q_out)) {
     return refuse("q_out is the memory of q, but has other strides");
   }
   return {};

@@ -5,8 +5,8 @@
 #include <attile/core/element.h>
 #include <attile/core/index.h>
 #include <attile/core/overlap.h>
-#include <attile/core/policy.h>
 #include <attile/core/score_mod.h>
+#include <attile/core/tensor.h>
 
 #include <cstdint>
 
@@ -35,7 +35,7 @@ struct AdditiveBias {
     return {s + Real(to_float(*at(i))), Real(1)};
   }
 
-  ElementTensor<T> elements() const {
+  ATTILE_HOST_DEVICE ElementTensor<T> elements() const {
     return {bias, batch_stride, head_stride, row_stride, col_stride};
   }
   constexpr DataAxes data_axes() const {
@@ -199,7 +199,7 @@ struct LearnedBias {
   ATTILE_HOST_DEVICE ModifiedScore<Real> operator()(Real s, ScoreIndex i, Extent e) const {
     return bias(s, i, e);
   }
-  ElementTensor<T> elements() const { return bias.elements(); }
+  ATTILE_HOST_DEVICE ElementTensor<T> elements() const { return bias.elements(); }
   constexpr DataAxes data_axes() const { return bias.data_axes(); }
   struct Tile : AdditiveBias<T>::Tile {
     using Modifier = LearnedBias;
@@ -239,9 +239,7 @@ struct LearnedBias {
   const char* gradient_fault(const ScoreShape& s) const {
     if (gradient.lines(s) == 0) return nullptr;
     if (gradient.data == nullptr) return "LearnedBias: gradient must not be null";
-    if (reinterpret_cast<std::uintptr_t>(gradient.data) % alignof(float) != 0) {
-      return "LearnedBias: gradient is not aligned to 4 bytes";
-    }
+    if (detail::misaligned(gradient.data)) return "LearnedBias: gradient is not aligned to 4 bytes";
     if (gradient.overlaps_itself(s)) {
       return "LearnedBias: elements of gradient share memory (see its strides; 0 sums)";
     }

@@ -133,8 +133,9 @@ Check check_block_lists(const M& inner, const ScoreShape& shape, int q_block, in
     return refuse("the shape of the scores has a negative size");
   }
   if (shape.heads < 1) return refuse("heads must be at least 1: 1 for lists in common");
-  constexpr int kMost = 1 << 30;
-  if (e.q_len > kMost || e.kv_len > kMost) return refuse("q_len and kv_len must be at most 2^30");
+  if (e.q_len > kMaxLength || e.kv_len > kMaxLength) {
+    return refuse("q_len and kv_len must be at most 2^30");
+  }
   const auto lines = static_cast<double>(shape.batch) * shape.heads;
   const double blocks =
       lines * max(ceil_div(e.q_len, q_block), 1) * max(ceil_div(e.kv_len, kv_block), 1);

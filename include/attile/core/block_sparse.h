@@ -125,8 +125,9 @@ ATTILE_HOST_DEVICE constexpr bool in_full_block(ListedEdge::Kind edge) {
 
 namespace detail {
 
-/// Returns the largest power of two, up to `tile`, that divides `block`.
+/// Returns `tile` where it divides `block`, else the largest power of two below it that does.
 constexpr int fitting(int tile, int block) {
+  if (block % tile == 0) return tile;
   int size = 1;
   while (2 * size <= tile && block % (2 * size) == 0) size *= 2;
   return size;
@@ -135,7 +136,7 @@ constexpr int fitting(int tile, int block) {
 }  // namespace detail
 
 /// Return the most rows and columns, up to `tile`, that tiles of a mask may have: as they are, or
-/// of a mask of block lists the largest power of two of them that divides its blocks.
+/// of a mask of block lists those that divide its blocks, or the largest power of two that does.
 template <class M>
 constexpr int fitting_rows(int tile) {
   if constexpr (BlockListMask<M>) return detail::fitting(tile, M::kQBlock);

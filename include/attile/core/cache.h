@@ -7,6 +7,7 @@
 #include <attile/core/math.h>
 #include <attile/core/packed.h>
 #include <attile/core/sequences.h>
+#include <attile/core/tensor.h>
 
 #include <climits>
 #include <concepts>
@@ -27,7 +28,7 @@ struct PaddedQueries {
   const int* seqused_q = nullptr;
 
   const char* fault() const {
-    if (!detail::misaligned_int(seqused_q)) return nullptr;
+    if (!detail::misaligned(seqused_q)) return nullptr;
     return "PaddedQueries: seqused_q is not aligned to 4 bytes";
   }
   ATTILE_HOST_DEVICE int length(int sequence, int bound) const {
@@ -48,14 +49,14 @@ struct PackedQueries {
   const int* seqused_q = nullptr;
 
   const char* fault() const {
-    using detail::misaligned_int;
+    using detail::misaligned;
     if (cu_seqlens_q == nullptr) return "PackedQueries: cu_seqlens_q is null";
     if (total_q == kUnset) return "PackedQueries: total_q is not given";
     if (total_q < 0) return "PackedQueries: total_q is negative";
-    if (misaligned_int(cu_seqlens_q)) {
+    if (misaligned(cu_seqlens_q)) {
       return "PackedQueries: cu_seqlens_q is not aligned to 4 bytes";
     }
-    if (misaligned_int(seqused_q)) return "PackedQueries: seqused_q is not aligned to 4 bytes";
+    if (misaligned(seqused_q)) return "PackedQueries: seqused_q is not aligned to 4 bytes";
     return nullptr;
   }
   ATTILE_HOST_DEVICE int length(int sequence, int bound) const {
@@ -107,8 +108,7 @@ inline constexpr RowOrigin kNoRow = {-1, -1};
 /// cache may be given a wrong row; one that writes must not be, so these members clip nothing.
 ///
 ///   key_positions(sequence, kv_len)        the positions of the sequence's keys in its cache,
-///   those
-///                                          that are new included, as device memory has them
+///                                          those that are new included, as device memory has them
 ///   cache_row(sequence, position, kv_len)  the index along the batch axis of K and V, and the row
 ///                                          there, of a key at that position; kNoRow where the
 ///                                          cache has no row for it
@@ -140,17 +140,17 @@ struct CachedKeys {
   const int* leftpad_k = nullptr;
 
   const char* fault() const {
-    using detail::misaligned_int;
+    using detail::misaligned;
     if (const char* why = queries.fault()) return why;
     if (caches == kUnset && cache_batch_idx != nullptr) {
       return "CachedKeys: caches is not given, which cache_batch_idx needs";
     }
     if (caches < 0 && caches != kUnset) return "CachedKeys: caches is negative";
-    if (misaligned_int(seqused_k)) return "CachedKeys: seqused_k is not aligned to 4 bytes";
-    if (misaligned_int(cache_batch_idx)) {
+    if (misaligned(seqused_k)) return "CachedKeys: seqused_k is not aligned to 4 bytes";
+    if (misaligned(cache_batch_idx)) {
       return "CachedKeys: cache_batch_idx is not aligned to 4 bytes";
     }
-    if (misaligned_int(leftpad_k)) return "CachedKeys: leftpad_k is not aligned to 4 bytes";
+    if (misaligned(leftpad_k)) return "CachedKeys: leftpad_k is not aligned to 4 bytes";
     return nullptr;
   }
   const char* fault(const ScoreShape& shape) const {
@@ -214,7 +214,7 @@ struct PagedKeys {
   const int* leftpad_k = nullptr;
 
   const char* fault() const {
-    using detail::misaligned_int;
+    using detail::misaligned;
     if (const char* why = queries.fault()) return why;
     if (pages_per_sequence == kUnset) return "PagedKeys: pages_per_sequence is not given";
     if (page_size == kUnset) return "PagedKeys: page_size is not given";
@@ -229,12 +229,12 @@ struct PagedKeys {
     if (tables < 0 && tables != kUnset) return "PagedKeys: tables is negative";
     if (page_table == nullptr && capacity() > 0) return "PagedKeys: page_table is null";
     if (seqused_k == nullptr) return "PagedKeys: seqused_k is null";
-    if (misaligned_int(page_table)) return "PagedKeys: page_table is not aligned to 4 bytes";
-    if (misaligned_int(seqused_k)) return "PagedKeys: seqused_k is not aligned to 4 bytes";
-    if (misaligned_int(cache_batch_idx)) {
+    if (misaligned(page_table)) return "PagedKeys: page_table is not aligned to 4 bytes";
+    if (misaligned(seqused_k)) return "PagedKeys: seqused_k is not aligned to 4 bytes";
+    if (misaligned(cache_batch_idx)) {
       return "PagedKeys: cache_batch_idx is not aligned to 4 bytes";
     }
-    if (misaligned_int(leftpad_k)) return "PagedKeys: leftpad_k is not aligned to 4 bytes";
+    if (misaligned(leftpad_k)) return "PagedKeys: leftpad_k is not aligned to 4 bytes";
     return nullptr;
   }
   const char* fault(const ScoreShape& shape) const {

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <type_traits>
 
 namespace attile {
@@ -33,22 +34,27 @@ constexpr HeadDims head_dims(const Args& args, int D, int Dv) {
 
 namespace detail {
 
+/// Returns what is wrong with the numbers of sequences, rows and keys; null where nothing is.
+constexpr const char* size_fault(int batch, int q_len, int kv_len) {
+  if (batch == kUnset) return "batch is not given";
+  if (q_len == kUnset) return "q_len is not given";
+  if (kv_len == kUnset) return "kv_len is not given";
+  if (batch < 0) return "batch is negative";
+  if (q_len < 0) return "q_len is negative";
+  if (kv_len < 0) return "kv_len is negative";
+  if (q_len > kMaxLength) return "q_len must be at most 2^30";
+  return kv_len > kMaxLength ? "kv_len must be at most 2^30" : nullptr;
+}
+
 /// Checks the numbers of sequences, heads, rows and keys.
 template <class Args>
 Check check_sizes(const Args& a) {
-  if (a.batch == kUnset) return refuse("batch is not given");
+  if (const char* why = size_fault(a.batch, a.q_len, a.kv_len)) return refuse(why);
   if (a.q_heads == kUnset) return refuse("q_heads is not given");
   if (a.kv_heads == kUnset) return refuse("kv_heads is not given");
-  if (a.q_len == kUnset) return refuse("q_len is not given");
-  if (a.kv_len == kUnset) return refuse("kv_len is not given");
-  if (a.batch < 0) return refuse("batch is negative");
-  if (a.q_len < 0) return refuse("q_len is negative");
-  if (a.kv_len < 0) return refuse("kv_len is negative");
   if (a.q_heads < 1) return refuse("q_heads must be at least 1");
   if (a.kv_heads < 1) return refuse("kv_heads must be at least 1");
   if (a.q_heads % a.kv_heads != 0) return refuse("q_heads must be a multiple of kv_heads");
-  if (a.q_len > kMaxLength) return refuse("q_len must be at most 2^30");
-  if (a.kv_len > kMaxLength) return refuse("kv_len must be at most 2^30");
   if (std::int64_t{a.batch} * a.q_heads > INT32_MAX) {
     return refuse("batch * q_heads must be below 2^31");
   }
@@ -133,16 +139,17 @@ Check check_earlier_keys(const Args& a, int head_dim_v) {
   return {};
 }
 
-/// Counts the modifiers that have a gradient.
+/// Is the number of modifiers in S that have a gradient.
 template <ScoreMod S>
-inline constexpr std::size_t kLearners = kHasGradient<S> ? 1 : 0;
+inline constexpr std::size_t kGradients = kHasGradient<S> ? 1 : 0;
 template <ScoreMod First, ScoreMod Second>
-inline constexpr std::size_t kLearners<Then<First, Second>> = kLearners<First> + kLearners<Second>;
+inline constexpr std::size_t kGradients<Then<First, Second>> =
+    kGradients<First> + kGradients<Second>;
 
 /// Checks the gradients of all modifiers that have one, which may lack gradient_fault, and writes
-/// where each begins to first[0, kLearners): null without elements.
+/// where each begins to first[0, kGradients): null without elements.
 template <ScoreMod S>
-Check check_learned(const S& mod, const ScoreShape& shape, const void** first) {
+Check check_modifier_gradients(const S& mod, const ScoreShape& shape, const void** first) {
   if constexpr (kHasGradient<S>) {
     if (mod.gradient_lines(shape) == 0) return {};
     const GradientLine line = mod.gradient_line(0, shape);
@@ -156,9 +163,10 @@ Check check_learned(const S& mod, const ScoreShape& shape, const void** first) {
   return {};
 }
 template <ScoreMod First, ScoreMod Second>
-Check check_learned(const Then<First, Second>& mod, const ScoreShape& shape, const void** first) {
-  const Check inner = check_learned(mod.first, shape, first);
-  return inner ? check_learned(mod.second, shape, first + kLearners<First>) : inner;
+Check check_modifier_gradients(const Then<First, Second>& mod, const ScoreShape& shape,
+                               const void** first) {
+  const Check inner = check_modifier_gradients(mod.first, shape, first);
+  return inner ? check_modifier_gradients(mod.second, shape, first + kGradients<First>) : inner;
 }
 
 }  // namespace detail
@@ -233,9 +241,9 @@ Check check_arguments(const Args& a, int D, int Dv) {
   if constexpr (requires { a.sink.gradient_fault(); }) {
     if (const char* why = a.sink.gradient_fault()) return refuse(why);
   }
-  const void* outputs[4 + detail::kLearners<typename Args::ScoreModType>] = {};
-  const Check learned = detail::check_learned(a.score_mod, shape, outputs + 4);
-  if (!learned) return learned;
+  const void* outputs[4 + detail::kGradients<typename Args::ScoreModType>] = {};
+  const Check gradients = detail::check_modifier_gradients(a.score_mod, shape, outputs + 4);
+  if (!gradients) return gradients;
   if (a.batch == 0) return {};
   const auto of_rows = [](const void* data, int rows) { return rows > 0 ? data : nullptr; };
   outputs[0] = of_rows(a.dq.data, q_len);

@@ -6,7 +6,6 @@
 #include <attile/core/status.h>
 #include <attile/core/tensor.h>
 
-#include <cstdint>
 #include <type_traits>
 
 // What is checked of each tensor of a call.
@@ -27,11 +26,6 @@ constexpr bool same_strides(const Tensor<T>& t, const Tensor<U>& u) {
          t.row_stride == u.row_stride;
 }
 
-template <class T>
-bool misaligned(const T* pointer) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % alignof(T) != 0;
-}
-
 /// Holds the error texts for one tensor.
 struct TensorTexts {
   const char *null, *misaligned, *overlaps;
@@ -43,6 +37,7 @@ struct TensorTexts {
         name " overlaps itself: two of its rows share memory (see its strides)" \
   }
 
+/// Refuses a (batch, heads, rows, dim) view that cannot be read, or where T is not const written.
 template <class T>
 Check check_tensor(const Tensor<T>& t, TensorTexts texts, RowShape shape, int heads, int dim) {
   const auto [batch, rows] = shape;

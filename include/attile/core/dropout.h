@@ -136,6 +136,10 @@ struct PartDropout : PhiloxDropout {
   }
 };
 
+/// A dropout says which elements of P are kept, and what these are multiplied by: 1 / (1 - p). Its
+/// `sampler(q_heads)` is made in the kernel, or on the host by the CPU executor, and says so by
+/// `keep(index)` and `keep_scale()`. It is copied to the device, so pointers in it are device
+/// pointers. With kEnabled false all elements are kept as they are.
 template <class P>
 concept Dropout = std::is_trivially_copyable_v<P> && requires(const P& dropout, ScoreIndex index) {
   { P::kEnabled } -> std::convertible_to<bool>;

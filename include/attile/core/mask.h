@@ -263,6 +263,7 @@ struct KeyPadding {
     return {first.col, lengths[first.batch]};
   }
 };
+
 /// Returns why a mask does not suit the shape of the scores: the sentence of its optional `const
 /// char* fault(const ScoreShape&, bool is_backward) const`, null when it does.
 template <Mask M>
@@ -283,8 +284,8 @@ inline constexpr bool kUniformOnly = [] {
 }();
 
 /// Lets a row see the columns of its own document. Ids come in any order, and all tiles are
-/// visited: where they are sorted, SortedDocument (prepared_mask.h) skips tiles. Shapes   q_ids
-/// (batch, q_len), kv_ids (batch, kv_len): the same array for self-attention.
+/// visited: where they are sorted, SortedDocument (prepared_mask.h) skips tiles.
+/// Shapes   q_ids (batch, q_len), kv_ids (batch, kv_len): the same array for self-attention.
 struct Document {
   static constexpr bool kUniformOnly = true;
 

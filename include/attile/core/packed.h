@@ -5,8 +5,7 @@
 #include <attile/core/index.h>
 #include <attile/core/math.h>
 #include <attile/core/sequences.h>
-
-#include <cstdint>
+#include <attile/core/tensor.h>
 
 // The sequences policies of problems whose sequences have lengths of their own.
 
@@ -17,10 +16,6 @@ namespace detail {
 /// Returns a number that device memory gives, or the nearest one of 0 to `most`: a policy clips all
 /// that it reads, so that no kernel leaves the tensors or its scratch memory, whatever is there.
 ATTILE_HOST_DEVICE constexpr int clipped(int x, int most) { return min(max(x, 0), most); }
-
-inline bool misaligned_int(const int* pointer) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % alignof(int) != 0;
-}
 
 /// Returns how many of the `bound` rows that a sequence has room for it uses; null: all.
 ATTILE_HOST_DEVICE int used_length(const int* seqused, int sequence, int bound) {
@@ -51,8 +46,8 @@ struct Padded {
   const int* seqused_k = nullptr;
 
   const char* fault() const {
-    if (detail::misaligned_int(seqused_q)) return "Padded: seqused_q is not aligned to 4 bytes";
-    if (detail::misaligned_int(seqused_k)) return "Padded: seqused_k is not aligned to 4 bytes";
+    if (detail::misaligned(seqused_q)) return "Padded: seqused_q is not aligned to 4 bytes";
+    if (detail::misaligned(seqused_k)) return "Padded: seqused_k is not aligned to 4 bytes";
     return nullptr;
   }
 
@@ -87,17 +82,17 @@ struct Packed {
   const int* seqused_k = nullptr;
 
   const char* fault() const {
-    using detail::misaligned_int;
+    using detail::misaligned;
     if (cu_seqlens_q == nullptr) return "Packed: cu_seqlens_q is null";
     if (cu_seqlens_k == nullptr) return "Packed: cu_seqlens_k is null";
     if (total_q == kUnset) return "Packed: total_q is not given";
     if (total_k == kUnset) return "Packed: total_k is not given";
     if (total_q < 0) return "Packed: total_q is negative";
     if (total_k < 0) return "Packed: total_k is negative";
-    if (misaligned_int(cu_seqlens_q)) return "Packed: cu_seqlens_q is not aligned to 4 bytes";
-    if (misaligned_int(cu_seqlens_k)) return "Packed: cu_seqlens_k is not aligned to 4 bytes";
-    if (misaligned_int(seqused_q)) return "Packed: seqused_q is not aligned to 4 bytes";
-    if (misaligned_int(seqused_k)) return "Packed: seqused_k is not aligned to 4 bytes";
+    if (misaligned(cu_seqlens_q)) return "Packed: cu_seqlens_q is not aligned to 4 bytes";
+    if (misaligned(cu_seqlens_k)) return "Packed: cu_seqlens_k is not aligned to 4 bytes";
+    if (misaligned(seqused_q)) return "Packed: seqused_q is not aligned to 4 bytes";
+    if (misaligned(seqused_k)) return "Packed: seqused_k is not aligned to 4 bytes";
     return nullptr;
   }
 

@@ -36,18 +36,6 @@ concept TableSource = std::is_trivially_copyable_v<S> &&
 
 namespace detail {
 
-/// Says what is wrong with the sizes of a table's problem.
-constexpr const char* size_fault(int batch, int q_len, int kv_len) {
-  if (batch == kUnset) return "batch is not given";
-  if (q_len == kUnset) return "q_len is not given";
-  if (kv_len == kUnset) return "kv_len is not given";
-  if (batch < 0) return "batch is negative";
-  if (q_len < 0) return "q_len is negative";
-  if (kv_len < 0) return "kv_len is negative";
-  if (q_len > kMaxLength) return "q_len must be at most 2^30";
-  return kv_len > kMaxLength ? "kv_len must be at most 2^30" : nullptr;
-}
-
 /// Returns how many of `count` ids that never decrease are below `id`, or with `or_equal` not above
 /// it: 0 to count, also where they do decrease.
 ATTILE_HOST_DEVICE int ids_below(const int* ids, int count, int id, bool or_equal) {

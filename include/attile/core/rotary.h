@@ -4,9 +4,9 @@
 #include <attile/core/config.h>
 #include <attile/core/element.h>
 #include <attile/core/index.h>
+#include <attile/core/tensor.h>
 
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 
 // Rotary position embedding (RoPE; J. Su et al.: RoFormer, arXiv 2104.09864): the elements of a row
@@ -75,9 +75,9 @@ struct Rotary {
     if (rows < 0) return "Rotary: rows is negative";
     if (dims < 2 || dims % 2 != 0) return "Rotary: dims must be even, and at least 2";
     if (row_stride < 0 && row_stride != kUnset) return "Rotary: row_stride is negative";
-    if (misaligned(cos, sizeof(Table))) return "Rotary: cos is not aligned to its element type";
-    if (misaligned(sin, sizeof(Table))) return "Rotary: sin is not aligned to its element type";
-    if (misaligned(seqlens, sizeof(int))) return "Rotary: seqlens is not aligned to 4 bytes";
+    if (detail::misaligned(cos)) return "Rotary: cos is not aligned to its element type";
+    if (detail::misaligned(sin)) return "Rotary: sin is not aligned to its element type";
+    if (detail::misaligned(seqlens)) return "Rotary: seqlens is not aligned to 4 bytes";
     return nullptr;
   }
 
@@ -97,11 +97,6 @@ struct Rotary {
   /// Returns the index in `cos` and `sin` of the angle of a pair.
   ATTILE_HOST_DEVICE constexpr std::int64_t angle(std::int64_t position, int pair) const {
     return position * (row_stride == kUnset ? dims / 2 : row_stride) + pair;
-  }
-
- private:
-  static bool misaligned(const void* pointer, std::size_t bytes) {
-    return reinterpret_cast<std::uintptr_t>(pointer) % bytes != 0;
   }
 };
 

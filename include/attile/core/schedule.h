@@ -80,19 +80,19 @@ ATTILE_HOST_DEVICE constexpr TileRange row_tiles(const M& mask, int batch, int h
 
 /// Returns how many rows of a batch head's first tile lie before row 0. The last tile ends with the
 /// last row, or less than `warpgroup_rows` after it, so that the first one lacks the rows of whole
-/// warpgroups. Under a causal mask its rows see least; one warpgroup alone
-/// takes two thirds of the time of three for a step (bench/log/tuning-sm90.md).
+/// warpgroups. Under a causal mask its rows see least; one warpgroup alone takes two thirds of the
+/// time of three for a step (bench/log/tuning-sm90.md).
 ATTILE_HOST_DEVICE constexpr int lead_rows(int q_len, int tile_rows, int warpgroup_rows) {
   return (round_up(q_len, tile_rows) - q_len) / warpgroup_rows * warpgroup_rows;
 }
 
 /// Returns how long the tiles of a batch head take: each warpgroup's rows count 2, and those that
 /// the first tile lacks count 1. Units: half of a warpgroup's time in a whole tile.
-ATTILE_HOST_DEVICE constexpr std::int64_t batch_head_time(int q_len, int groups,
+ATTILE_HOST_DEVICE constexpr std::int64_t batch_head_time(int q_len, int warpgroups,
                                                           int warpgroup_rows) {
-  const int tile_rows = groups * warpgroup_rows;
+  const int tile_rows = warpgroups * warpgroup_rows;
   const int lacking = lead_rows(q_len, tile_rows, warpgroup_rows) / warpgroup_rows;
-  return std::int64_t{2} * groups * ceil_div(q_len, tile_rows) - lacking;
+  return std::int64_t{2} * warpgroups * ceil_div(q_len, tile_rows) - lacking;
 }
 
 /// Divides heads into rounds, one after another: the first `larger` rounds have one head more than
@@ -127,6 +127,28 @@ struct HeadRounds {
 struct HeadTile {
   int head, index;
 };
+
+/// Returns the n-th tile of `heads` heads with `tiles` each. Heads go in sections of `section`, one
+/// after another: the first tile of each head of a section, then the second one of each, and so on.
+ATTILE_HOST_DEVICE constexpr HeadTile nth_tile(int n, int section, int heads, int tiles) {
+  const int first = n / (section * tiles) * section;
+  const int among = n - first * tiles;
+  const int here = min(section, heads - first);
+  return {first + among % here, among / here};
+}
+/// Returns the same where heads begin with their last tile, whose rows see most under a causal
+/// mask. A section is heads whose K and V fit L2.
+ATTILE_HOST_DEVICE constexpr HeadTile section_tile(int n, int section, int heads, int tiles) {
+  const HeadTile tile = nth_tile(n, section, heads, tiles);
+  return {tile.head, tiles - 1 - tile.index};
+}
+
+/// Returns the number of the work item that a block computes in a wave. A wave has one work item
+/// for each block, and every second wave is distributed backwards, so that no block gets the
+/// longest item of each wave.
+ATTILE_HOST_DEVICE constexpr std::int64_t snake(int block, int blocks, int wave) {
+  return std::int64_t{wave} * blocks + (wave % 2 == 1 ? blocks - 1 - block : block);
+}
 
 /// Gives the order in which a deterministic backward pass begins its kv blocks where a mask makes
 /// them uneven. The first `descending` heads go from their last kv block, which is the shortest
@@ -193,10 +215,8 @@ struct HeadOrder {
   /// Returns the tile that is the n-th of `all` batch heads with `tiles` each; its batch head is
   /// the number in this order.
   ATTILE_HOST_DEVICE constexpr WorkItem item(int n, int tiles, int all) const {
-    const int first = n / (together * tiles) * together;
-    const int among = n - first * tiles;
-    const int here = min(together, all - first);
-    return {first + among % here, among / here};
+    const HeadTile tile = nth_tile(n, together, all, tiles);
+    return {tile.head, tile.index};
   }
   /// Returns the tile that takes the place of an item of EvenItems. A short tile stays where it is.
   ATTILE_HOST_DEVICE constexpr WorkItem in_place_of(WorkItem even, int tiles, bool has_short,
@@ -313,23 +333,6 @@ class GrowingItems {
   Sections sections_;
   int wave_ = 0;
 };
-
-/// Returns the number of the work item that a block computes in a wave. A wave has one work item
-/// for each block, and every second wave is distributed backwards, so that no block gets the
-/// longest item of each wave.
-ATTILE_HOST_DEVICE constexpr std::int64_t snake(int block, int blocks, int wave) {
-  return std::int64_t{wave} * blocks + (wave % 2 == 1 ? blocks - 1 - block : block);
-}
-
-/// Returns the tile of query rows that is the `item`-th of one sequence, whose `heads` query heads
-/// have `tiles` each. The tiles of a section, `section` heads whose K and V fit L2, follow each
-/// other, beginning with the last rows, which see most under a causal mask.
-ATTILE_HOST_DEVICE constexpr HeadTile section_tile(int item, int section, int heads, int tiles) {
-  const int first = item / (section * tiles) * section;
-  const int among = item - first * tiles;
-  const int here = min(section, heads - first);
-  return {first + among % here, tiles - 1 - among / here};
-}
 
 /// Calls step(masked, tile) for each tile of the range, in order; `masked` is std::true_type for a
 /// tile that needs the mask, std::false_type for a full one.

@@ -5,9 +5,9 @@
 #include <attile/core/earlier_keys.h>
 #include <attile/core/element.h>
 #include <attile/core/math.h>
+#include <attile/core/tensor.h>
 
 #include <concepts>
-#include <cstdint>
 #include <type_traits>
 
 namespace attile {
@@ -54,17 +54,12 @@ struct Sink {
 
   const char* fault() const {
     if (sinks == nullptr) return "Sink: sinks must not be null";
-    if (reinterpret_cast<std::uintptr_t>(sinks) % alignof(T) != 0) {
-      return "Sink: sinks is not aligned to its element type";
-    }
-    return nullptr;
+    return detail::misaligned(sinks) ? "Sink: sinks is not aligned to its element type" : nullptr;
   }
 
   /// Returns why the gradient cannot be written; null when it can. A policy need not have it.
   const char* gradient_fault() const {
-    if (reinterpret_cast<std::uintptr_t>(dsinks) % alignof(float) != 0) {
-      return "Sink: dsinks is not aligned to 4 bytes";
-    }
+    if (detail::misaligned(dsinks)) return "Sink: dsinks is not aligned to 4 bytes";
     const void* const input = sinks;
     return dsinks != nullptr && dsinks == input ? "Sink: dsinks is the memory of sinks" : nullptr;
   }

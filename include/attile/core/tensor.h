@@ -45,6 +45,12 @@ struct RowTensor {
 
 namespace detail {
 
+/// Returns whether an address is no multiple of the alignment of its type.
+template <class T>
+bool misaligned(const T* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % alignof(T) != 0;
+}
+
 /// Is a number that has to be given.
 struct Given {
   std::int64_t value;

@@ -5,7 +5,6 @@
 #include <attile/core/index.h>
 
 #include <cmath>
-#include <concepts>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -259,31 +258,18 @@ inline constexpr bool kReadsMemory = [] {
   return true;
 }();
 
-/// Says whether a modifier may read for each column alone (column_tile).
+/// Say whether a modifier may read for each column alone (column_tile), or for each diagonal alone
+/// (diagonal_tile).
 template <class S, class Math>
-inline constexpr bool kHasColumnTiles = [] {
-  if constexpr (requires(const S& mod, const Math& math) {
-                  mod.reads_columns();
-                  mod.column_tile(ScoreBlock(), math);
-                }) {
-    using Tile = decltype(std::declval<const S&>().column_tile(ScoreBlock(), Math()));
-    return std::is_same_v<typename Tile::Modifier, S>;
-  }
-  return false;
-}();
-
-/// Says whether a modifier may read for each diagonal alone (diagonal_tile).
+inline constexpr bool kHasColumnTiles = requires(const S& mod, const Math& math) {
+  mod.reads_columns();
+  requires std::is_same_v<typename decltype(mod.column_tile(ScoreBlock(), math))::Modifier, S>;
+};
 template <class S, class Math>
-inline constexpr bool kHasDiagonalTiles = [] {
-  if constexpr (requires(const S& mod, const Math& math) {
-                  mod.reads_diagonals();
-                  mod.diagonal_tile(ScoreBlock(), math);
-                }) {
-    using Tile = decltype(std::declval<const S&>().diagonal_tile(ScoreBlock(), Math()));
-    return std::is_same_v<typename Tile::Modifier, S>;
-  }
-  return false;
-}();
+inline constexpr bool kHasDiagonalTiles = requires(const S& mod, const Math& math) {
+  mod.reads_diagonals();
+  requires std::is_same_v<typename decltype(mod.diagonal_tile(ScoreBlock(), math))::Modifier, S>;
+};
 
 /// Says whether a modifier's tiles read an element for each score.
 template <class S, class Math>

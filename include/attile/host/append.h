@@ -54,7 +54,7 @@ template <class E, class S, class R>
   if (args.q_len == 0) return {};  // the sequences may be null then
   const auto a = attile::detail::resolved(args);
   for (int sequence = 0; sequence < a.batch; ++sequence) {
-    const int rows = new_rows(a, sequence);
+    const int rows = extent_of(a, sequence).q_len;
     for (int i = 0; i < rows; ++i) {
       const NewRow at = new_row(a, sequence, rows, i);
       const auto [batch, row] = at.origin;

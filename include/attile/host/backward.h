@@ -70,7 +70,7 @@ class BackwardWorker {
     dp_ = arena.take<float>(strip);
     if constexpr (kModified) derivative_ = arena.take<float>(strip);
     if constexpr (kDropout) keep_ = arena.take<float>(strip);
-    if constexpr (kLearning) raw_ = arena.take<float>(strip);
+    if constexpr (kModifierGradient) raw_ = arena.take<float>(strip);
   }
 
   static std::int64_t items(const P& problem) {
@@ -102,7 +102,7 @@ class BackwardWorker {
   static constexpr int kRows = kStripRows<V>;
   static constexpr bool kModified = !kIsIdentity<typename P::ScoreModType>;
   static constexpr bool kDropout = P::DropoutType::kEnabled;
-  static constexpr bool kLearning = kHasGradient<typename P::ScoreModType> && !kByColumns;
+  static constexpr bool kModifierGradient = kHasGradient<typename P::ScoreModType> && !kByColumns;
 
   static int own_heads(const Args& args) { return kByColumns ? args.kv_heads : args.q_heads; }
   static int own_length(const Args& args) { return kByColumns ? args.kv_len : args.q_len; }
@@ -206,16 +206,16 @@ class BackwardWorker {
     const std::ptrdiff_t first = std::ptrdiff_t{i} * kRows;
     multiply_scores<V>(qk_strips_ + first * D, qk_t_panels_, D, reach.wide, s_);     // S = Q K^T
     multiply_scores<V>(vo_strips_ + first * Dv, vo_t_panels_, Dv, reach.wide, dp_);  // dP = dO V^T
-    if constexpr (kLearning) std::copy_n(s_, kRows * kMaxTileColumns, raw_);
+    if constexpr (kModifierGradient) std::copy_n(s_, kRows * kMaxTileColumns, raw_);
     modify_scores<kMasked>(problem_, coord, reach, s_, kModified ? derivative_ : nullptr);
     if constexpr (kDropout) {
       const float scale = problem_.sampler.keep_scale();
       for_each_kept(problem_, coord, reach,
                     [&](int at, bool kept) { keep_[at] = kept ? scale : 0.0f; });
     }
-    if constexpr (kLearning) {
+    if constexpr (kModifierGradient) {
       for (int r = 0; r < coord.strip.end - coord.strip.begin; ++r) {
-        learn_row(r, i * kRows + r, coord, reach.valid);
+        add_gradient_of_row(r, i * kRows + r, coord, reach.valid);
       }
     }
     for (int r = 0; r < kRows; ++r) differentiate_row(r, i * kRows + r, reach.wide);
@@ -227,7 +227,7 @@ class BackwardWorker {
   }
 
   /// Adds what dS' = P * (dropout(dP) - D + dLSE) gives the score modifier's parameters.
-  void learn_row(int r, int own_row, const Coord<kByColumns>& coord, Interval valid) {
+  void add_gradient_of_row(int r, int own_row, const Coord<kByColumns>& coord, Interval valid) {
     for (int c = valid.begin; c < valid.end; ++c) {
       const int at = r * kMaxTileColumns + c;
       if (s_[at] == -kInf) continue;

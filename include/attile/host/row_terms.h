@@ -2,7 +2,6 @@
 #pragma once
 
 #include <attile/core/args.h>
-#include <attile/core/config.h>
 #include <attile/host/panels.h>
 #include <attile/host/parallel.h>
 #include <attile/host/problem.h>

@@ -231,8 +231,8 @@ ATTILE_DEVICE void load(Registers& registers, const Matrix<T>& source, int row0)
 /// Writes shared(r, c) = registers(r, c).
 ///   tile::stage(p_smem, s_frag);
 ///   Scores::sync_rows();  // the lanes of a row see each other's P
-/// Runs along a row of the tile, or along a column of a
-/// column-major tile, are written whole, including elements beyond the tile's last row or column.
+/// Runs along a row of the tile, or along a column of a column-major tile, are written whole,
+/// including elements beyond the tile's last row or column.
 /// Scope    each thread for the elements that it holds.
 /// Barriers one after, before a lane reads what other lanes wrote.
 template <class Shared, class Registers>

@@ -58,9 +58,32 @@ struct KeepGroups<MmaTile<Rows, Cols, kWarps, kWarpsN>> {
   }
 };
 
-/// Of a transposed tile a lane holds four scores of each of two groups, in rows r and r + 1, and
-/// its neighbour in the next column the other four of both. Each calls for one group, and they
-/// exchange halves of the words.
+/// Calls f(r, c, first, second, odd) with the random words that this lane has of a transposed tile:
+/// it holds four scores of each of two groups, in rows r and r + 1, and its neighbour in the next
+/// column, lane ^ 4, the other four of both. Each calls for one group: the lane of an odd column
+/// (`odd`) for that of row r + 1. The halves of `first` are for column c, those of `second` for
+/// c + 1; the lower halves are for the lane of the even column.
+/// Units    coord: as for KeepGroups.
+template <class Registers, class Sampler, class F>
+ATTILE_DEVICE void for_each_transposed_word(const TileCoord& coord, const Sampler& sampler,
+                                            const F& f) {
+  const int col = coord.col0 + Registers::col(0);
+  const bool odd = col % 2 != 0;
+  const std::uint32_t row_group = Sampler::row_group(coord.row0 + Registers::row(0) + odd);
+  const std::uint32_t col_group = sampler.col_group(col);
+  ATTILE_UNROLL
+  for (int r = 0; r < Registers::kRegRows; r += 4) {
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; c += 2) {
+      const PhiloxBlock random =
+          sampler.group(coord.batch, coord.head, row_group + 2 * r, col_group + 2 * c);
+      ATTILE_UNROLL
+      for (int i = 0; i < 4; i += 2) f(r + i, c, random.word[i], random.word[i + 1], odd);
+    }
+  }
+}
+
+/// Of a transposed tile two lanes exchange halves of their words.
 template <int Rows, int Cols, int kWarps, int kWarpsN>
 struct KeepGroups<TransposedRegisters<MmaTile<Rows, Cols, kWarps, kWarpsN>>> {
   using Registers = TransposedRegisters<MmaTile<Rows, Cols, kWarps, kWarpsN>>;
@@ -68,30 +91,18 @@ struct KeepGroups<TransposedRegisters<MmaTile<Rows, Cols, kWarps, kWarpsN>>> {
 
   template <class Sampler, class F>
   ATTILE_DEVICE static void for_each(const TileCoord& coord, const Sampler& sampler, F&& f) {
-    const int col = coord.col0 + Registers::col(0);
-    const bool odd = col % 2 != 0;
-    const std::uint32_t row_group = Sampler::row_group(coord.row0 + Registers::row(0) + odd);
-    const std::uint32_t col_group = sampler.col_group(col);
-    ATTILE_UNROLL
-    for (int r = 0; r < Registers::kRegRows; r += 4) {
-      ATTILE_UNROLL
-      for (int c = 0; c < Registers::kRegCols; c += 2) {
-        const PhiloxBlock random =
-            sampler.group(coord.batch, coord.head, row_group + 2 * r, col_group + 2 * c);
-        ATTILE_UNROLL
-        for (int i = 0; i < 4; i += 2) {
-          const std::uint32_t mine = arch::halves(random.word[i], random.word[i + 1], odd);
-          const std::uint32_t given = arch::halves(random.word[i], random.word[i + 1], !odd);
+    for_each_transposed_word<Registers>(
+        coord, sampler, [&](int r, int c, std::uint32_t first, std::uint32_t second, bool odd) {
+          const std::uint32_t mine = arch::halves(first, second, odd);
+          const std::uint32_t given = arch::halves(first, second, !odd);
           const std::uint32_t taken = arch::shuffle_xor(given, 4);
           const std::uint32_t even_row = odd ? taken : mine;
           const std::uint32_t odd_row = odd ? mine : taken;
-          f(r + i, c, sampler.keeps(even_row << 16));
-          f(r + i, c + 1, sampler.keeps(even_row));
-          f(r + i + 1, c, sampler.keeps(odd_row << 16));
-          f(r + i + 1, c + 1, sampler.keeps(odd_row));
-        }
-      }
-    }
+          f(r, c, sampler.keeps(even_row << 16));
+          f(r, c + 1, sampler.keeps(even_row));
+          f(r + 1, c, sampler.keeps(odd_row << 16));
+          f(r + 1, c + 1, sampler.keeps(odd_row));
+        });
   }
 };
 
@@ -186,32 +197,17 @@ class KeepHalves {
 /// Units    coord: as for KeepGroups. Scope    all lanes of a warp.
 template <class Registers, class Sampler, class F>
 ATTILE_DEVICE void for_each_transposed_pair(const TileCoord& coord, const Sampler& sampler, F&& f) {
-  const int col = coord.col0 + Registers::col(0);
-  const bool odd = col % 2 != 0;
-  const std::uint32_t row_group = Sampler::row_group(coord.row0 + Registers::row(0) + odd);
-  const std::uint32_t col_group = sampler.col_group(col);
   // An even lane has the lower halves of its own words and gives the upper ones; an odd lane has
   // the upper halves, which belong to the later row, and gives the lower ones.
-  const std::uint32_t given = odd ? 0x5410u : 0x7632u;
-  // Of a lane's own word and the one that it has taken these put the half of row r low and that of
-  // row r + 1 high: of column c, or with second_col of c + 1.
-  const std::uint32_t first_col = odd ? 0x3254u : 0x5410u;
-  const std::uint32_t second_col = odd ? 0x3276u : 0x7610u;
-  ATTILE_UNROLL
-  for (int r = 0; r < Registers::kRegRows; r += 4) {
-    ATTILE_UNROLL
-    for (int c = 0; c < Registers::kRegCols; c += 2) {
-      const PhiloxBlock random =
-          sampler.group(coord.batch, coord.head, row_group + 2 * r, col_group + 2 * c);
-      ATTILE_UNROLL
-      for (int i = 0; i < 4; i += 2) {
-        const std::uint32_t first = random.word[i], second = random.word[i + 1];
-        const std::uint32_t taken = arch::shuffle_xor(arch::byte_perm(first, second, given), 4);
-        f(r + i, c, arch::byte_perm(first, taken, first_col));
-        f(r + i, c + 1, arch::byte_perm(second, taken, second_col));
-      }
-    }
-  }
+  // Of a lane's own word and the one that it has taken the bytes of row r go low and those of
+  // row r + 1 high.
+  for_each_transposed_word<Registers>(
+      coord, sampler, [&](int r, int c, std::uint32_t first, std::uint32_t second, bool odd) {
+        const std::uint32_t given = arch::byte_perm(first, second, odd ? 0x5410u : 0x7632u);
+        const std::uint32_t taken = arch::shuffle_xor(given, 4);
+        f(r, c, arch::byte_perm(first, taken, odd ? 0x3254u : 0x5410u));
+        f(r, c + 1, arch::byte_perm(second, taken, odd ? 0x3276u : 0x7610u));
+      });
 }
 
 /// Holds dropout's decisions for the scores of a transposed tile as random bits until P is

@@ -45,13 +45,13 @@ struct PagedMatrix {
 
   ATTILE_DEVICE bool has_row(int row) const { return first_row <= row && row < rows; }
   /// Returns the page, and the row there, of a row that is there.
-  ATTILE_DEVICE RowOrigin place(int row) const { return sequences.kv_row(origin, row); }
+  ATTILE_DEVICE RowOrigin page_row(int row) const { return sequences.kv_row(origin, row); }
   /// Points to an element of a row that is there.
-  ATTILE_DEVICE T* at(int row, int col) const { return at(place(row), col); }
-  ATTILE_DEVICE T* at(RowOrigin place, int col) const {
+  ATTILE_DEVICE T* at(int row, int col) const { return at(page_row(row), col); }
+  ATTILE_DEVICE T* at(RowOrigin in_page, int col) const {
     // A product with an unsigned number takes half the instructions.
-    return pages.data + static_cast<unsigned>(place.batch) * pages.batch_stride +
-           static_cast<unsigned>(place.row) * pages.row_stride + col;
+    return pages.data + static_cast<unsigned>(in_page.batch) * pages.batch_stride +
+           static_cast<unsigned>(in_page.row) * pages.row_stride + col;
   }
 };
 
@@ -62,6 +62,16 @@ struct WithColumnStride : M {
 
   ATTILE_DEVICE auto* at(int row, int col) const { return M::at(row, 0) + col * col_stride; }
 };
+
+/// Refers to a matrix that has `vectors` but for the length of its rows, which may end anywhere.
+template <class T>
+struct AlignedMatrix : Matrix<T> {};
+
+/// Says whether a matrix is one of these.
+template <class M>
+inline constexpr bool kIsAligned = false;
+template <class T>
+inline constexpr bool kIsAligned<AlignedMatrix<T>> = true;
 
 /// Says whether a matrix lies in pages, as a PagedMatrix does.
 template <class M>
@@ -79,39 +89,39 @@ concept RowSource = requires(const M& matrix, int row) {
   { matrix.rows + matrix.cols + matrix.vectors } -> std::same_as<int>;
 };
 
-/// Holds where the rows of a tile lie of which kThreads threads copy kRows, kSide neighbours each
-/// row, and then the next kThreads / kSide rows. A Matrix has its rows one after another.
+/// Holds in which pages the rows of a tile lie, of which kThreads threads copy kRows: in each step
+/// kThreads / kSide rows, kSide neighbouring threads each row. A Matrix has no pages, and its rows
+/// one after another: then this holds nothing.
 template <bool kPaged, int kThreads, int kRows, int kSide>
-struct RowPlaces {
+struct PageRows {
   template <class M>
-  ATTILE_DEVICE RowPlaces(const M&, int, unsigned) {}
+  ATTILE_DEVICE PageRows(const M&, int, unsigned) {}
 };
 
-/// Of rows in pages each lane of a warp asks for the places of some: of all rows that the warp
-/// copies in kSide steps each lane has one. In place of a row that is not there it asks for one
-/// that is.
+/// Of the rows that a warp copies in kSide steps each lane asks for the page of one. Instead of a
+/// row that is not there it asks for one that is.
 /// Scope    all lanes of a warp, whose `number` among the threads begins at a multiple of 32.
 template <int kThreads, int kRows, int kSide>
-class RowPlaces<true, kThreads, kRows, kSide> {
+class PageRows<true, kThreads, kRows, kSide> {
   static constexpr int kLanes = static_cast<int>(arch::kWarpSize);
-  static constexpr int kApart = kThreads / kSide;     // rows from step to step
+  static constexpr int kStep = kThreads / kSide;      // rows from step to step
   static constexpr int kRowsOfStep = kLanes / kSide;  // of a warp
-  static constexpr int kSteps = ceil_div(kRows, kApart);
+  static constexpr int kSteps = ceil_div(kRows, kStep);
 
  public:
   template <class M>
-  ATTILE_DEVICE RowPlaces(const M& matrix, int row0, unsigned number) {
+  ATTILE_DEVICE PageRows(const M& matrix, int row0, unsigned number) {
     if (matrix.first_row >= matrix.rows) return;
     const int lane = static_cast<int>(number) % kLanes;
     const int first = row0 + (static_cast<int>(number) - lane) / kSide;  // the warp's
     ATTILE_UNROLL
     for (int i = 0; i < ceil_div(kSteps, kSide); ++i) {
       const int step = i * kSide + lane / kRowsOfStep;
-      const int row = first + lane % kRowsOfStep + step * kApart;
-      found_[i] = matrix.place(max(min(row, matrix.rows - 1), matrix.first_row));
+      const int row = first + lane % kRowsOfStep + step * kStep;
+      found_[i] = matrix.page_row(max(min(row, matrix.rows - 1), matrix.first_row));
     }
   }
-  /// Returns the place of this lane's row in a step, a constant.
+  /// Returns the page, and the row there, of this lane's row in a step, a constant.
   ATTILE_DEVICE RowOrigin get(int step) const {
     const int lane = arch::thread_index() % kLanes;
     return arch::shuffle_words(found_[step / kSide], step % kSide * kRowsOfStep + lane / kSide);
@@ -121,18 +131,18 @@ class RowPlaces<true, kThreads, kRows, kSide> {
   Array<RowOrigin, ceil_div(kSteps, kSide)> found_ = {};
 };
 
-/// Goes down the rows of a matrix, kApart of them at a time, in one column. It is made from the
-/// matrix, the places of a tile's rows, the first row of the tile, the row in the tile, and the
-/// column. `passed`, of all calls: the rows that it has gone, a constant.
+/// Goes down the rows of a matrix, kStep of them at a time, in one column. It is made from the
+/// matrix, the PageRows of a tile, the first row of the tile, the row in the tile, and the column.
+/// `passed`, of all calls: the rows that it has gone, a constant.
 /// Scope    all lanes of a warp, in the same steps.
-template <RowSource M, int kApart, class Places>
+template <RowSource M, int kStep, class Pages>
 class RowCursor;
 
 /// Keeps a running pointer.
-template <class T, int kApart, class Places>
-class RowCursor<Matrix<T>, kApart, Places> {
+template <class T, int kStep, class Pages>
+class RowCursor<Matrix<T>, kStep, Pages> {
  public:
-  ATTILE_DEVICE RowCursor(const Matrix<T>& matrix, const Places&, int row0, int row, unsigned col)
+  ATTILE_DEVICE RowCursor(const Matrix<T>& matrix, const Pages&, int row0, int row, unsigned col)
       : stride_(arch::opaque(matrix.row_stride)),
         at_(matrix.data + (row0 + row) * stride_ + col),
         rows_(matrix.rows - row0 - row) {}
@@ -141,7 +151,7 @@ class RowCursor<Matrix<T>, kApart, Places> {
   ATTILE_DEVICE bool has_row(int passed) const { return passed < rows_; }
   /// Points to the row's element; where there is no such row, to nothing that may be read.
   ATTILE_DEVICE T* get(int) const { return at_; }
-  ATTILE_DEVICE void advance() { at_ += kApart * stride_; }
+  ATTILE_DEVICE void advance() { at_ += kStep * stride_; }
 
  private:
   std::int64_t stride_;
@@ -149,31 +159,36 @@ class RowCursor<Matrix<T>, kApart, Places> {
   int rows_;  ///< from the first one on
 };
 
-/// Reads the places.
-template <class T, class S, int kApart, class Places>
-class RowCursor<PagedMatrix<T, S>, kApart, Places> {
+/// Takes the row of each step from the PageRows.
+template <class T, class S, int kStep, class Pages>
+class RowCursor<PagedMatrix<T, S>, kStep, Pages> {
  public:
-  ATTILE_DEVICE RowCursor(const PagedMatrix<T, S>& matrix, const Places& places, int row0, int row,
-                          unsigned col)
-      : matrix_(matrix), places_(places), row_(row0 + row), col_(col) {}
+  ATTILE_DEVICE RowCursor(const PagedMatrix<T, S>& matrix, const Pages& page_rows, int row0,
+                          int row, unsigned col)
+      : matrix_(matrix), page_rows_(page_rows), row_(row0 + row), col_(col) {}
 
   ATTILE_DEVICE bool has_row(int passed) const { return matrix_.has_row(row_ + passed); }
   ATTILE_DEVICE T* get(int passed) const {
-    return matrix_.at(places_.get(passed / kApart), 0) + col_;
+    return matrix_.at(page_rows_.get(passed / kStep), 0) + col_;
   }
   ATTILE_DEVICE void advance() {}
 
  private:
   const PagedMatrix<T, S>& matrix_;
-  const Places& places_;
+  const Pages& page_rows_;
   int row_;
   unsigned col_;
 };
 
+template <class T, int kApart, class Places>
+class RowCursor<AlignedMatrix<T>, kApart, Places> : public RowCursor<Matrix<T>, kApart, Places> {
+  using RowCursor<Matrix<T>, kApart, Places>::RowCursor;
+};
+
 /// Goes down a matrix with `vectors`, whose columns are neighbours.
-template <class M, int kApart, class Places>
-class RowCursor<WithColumnStride<M>, kApart, Places> : public RowCursor<M, kApart, Places> {
-  using RowCursor<M, kApart, Places>::RowCursor;
+template <class M, int kStep, class Pages>
+class RowCursor<WithColumnStride<M>, kStep, Pages> : public RowCursor<M, kStep, Pages> {
+  using RowCursor<M, kStep, Pages>::RowCursor;
 };
 
 /// Holds a tensor as a parameter of a kernel, with the alignment that the host has found. On the

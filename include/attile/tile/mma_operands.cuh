@@ -114,10 +114,9 @@ class SharedLeftTransposed<Tile> {
 
 /// Holds a left operand in registers: the result of a product, rounded to T.
 ///   const tile::RegisterLeft<T, Scores> p_left(s_frag);
-/// A lane's elements of
-/// two neighbouring 16 x 8 pieces of a result are its elements of one 16 x 16 piece of an operand;
-/// with fp32 those of one piece are its elements of a 16 x 8 piece in the paired order, and with
-/// fp8 those of four pieces of one 16 x 32 piece in the order of BytePairs.
+/// A lane's elements of two neighbouring 16 x 8 pieces of a result are its elements of one 16 x 16
+/// piece of an operand; with fp32 those of one piece are its elements of a 16 x 8 piece in the
+/// paired order, and with fp8 those of four pieces of one 16 x 32 piece in the order of BytePairs.
 template <class T, class Registers>
 class RegisterLeft {
   static_assert(Registers::kWarpCols == Registers::kCols,
@@ -242,15 +241,14 @@ class SharedRight<Tile> {
   ATTILE_DEVICE explicit SharedRight(const Tile& tile, int first = 0)
       : reader_(tile, detail::lane() % 16, 0), first_(first) {}
 
-  /// Loads a piece as elements of T.
-  template <class T>
+  /// Loads a piece as elements of T. kInUnit: see in_unit.
+  template <class T, bool kInUnit = false>
   ATTILE_DEVICE void piece(std::uint32_t (&b)[4], int k, int j) const {
     std::uint32_t words[2];  // of each: rows 2 i and 2 i + 1 of columns 2 c and 2 c + 1
     arch::load_matrices_transposed(words, reader_.address(k * 16, first_ + j * 16));
     ATTILE_UNROLL
     for (int half = 0; half < 2; ++half) {
-      arch::widen<typename Tile::Element, T>(arch::swap_middle_bytes(words[half]), b[half],
-                                             b[2 + half]);
+      arch::widen<typename Tile::Element, T, true, kInUnit>(words[half], b[half], b[2 + half]);
     }
   }
 
@@ -290,13 +288,13 @@ class SharedRightTransposed<Tile, true> {
   ATTILE_DEVICE explicit SharedRightTransposed(const Tile& tile, int first = 0)
       : reader_(tile, first + detail::lane() % 16, 0) {}
 
-  /// Loads a piece as elements of T.
-  template <class T>
+  /// Loads a piece as elements of T. kInUnit: see in_unit.
+  template <class T, bool kInUnit = false>
   ATTILE_DEVICE void piece(std::uint32_t (&b)[4], int k, int j) const {
     std::uint32_t words[2];  // of each: depth 4 i to 4 i + 3 of one column
     arch::load_matrices(words, reader_.address(j * 16, k * 16));
-    arch::widen<typename Tile::Element, T>(words[0], b[0], b[1]);
-    arch::widen<typename Tile::Element, T>(words[1], b[2], b[3]);
+    arch::widen<typename Tile::Element, T, false, kInUnit>(words[0], b[0], b[1]);
+    arch::widen<typename Tile::Element, T, false, kInUnit>(words[1], b[2], b[3]);
   }
 
  private:

@@ -3,7 +3,6 @@
 
 #include <attile/arch/attributes.h>
 #include <attile/arch/math.h>
-#include <attile/arch/matrix.cuh>
 #include <attile/arch/memory.cuh>
 #include <attile/arch/opaque.h>
 #include <attile/arch/thread.cuh>
@@ -14,8 +13,6 @@
 #include <attile/core/fp8.h>
 #include <attile/core/math.h>
 #include <attile/tile/panel_tile.cuh>
-
-#include <cstdint>
 
 // Results of products by matrix instructions (mma.m16n8k16; for fp32 mma.m16n8k8 in TF32). Each
 // warp of a block holds its own part of the result. mma_operands.cuh has what is multiplied.

@@ -4,7 +4,7 @@
 #include <attile/arch/math.h>
 #include <attile/core/config.h>
 #include <attile/core/math.h>
-#include <attile/core/score_mod.h>
+#include <attile/core/tile_modifier.h>
 
 #include <cmath>
 #include <type_traits>

@@ -6,9 +6,11 @@
 #include <attile/arch/thread.cuh>
 #include <attile/core/array.h>
 #include <attile/core/config.h>
+#include <attile/core/index.h>
 #include <attile/core/math.h>
-#include <attile/core/score_mod.h>
+#include <attile/core/tile_modifier.h>
 #include <attile/core/vec.h>
+#include <attile/tile/modify.cuh>
 
 #include <type_traits>
 #include <utility>
@@ -110,14 +112,8 @@ struct DiagonalModifier {
   }
   template <bool>
   ATTILE_DEVICE void apply(Registers& scores) const {
-    ATTILE_UNROLL
-    for (int c = 0; c < Registers::kRegCols; ++c) {
-      ATTILE_UNROLL
-      for (int r = 0; r < Registers::kRegRows; ++r) {
-        float& s = scores.at(r, c);
-        s = (*this)(s, r, c).value;
-      }
-    }
+    replace_scores(scores, 0, Registers::kRegRows,
+                   [&](float s, int r, int c) { return (*this)(s, r, c).value; });
   }
 };
 

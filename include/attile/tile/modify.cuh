@@ -53,6 +53,21 @@ struct ProductsOf {
   ATTILE_DEVICE static bool on_all_lanes(bool condition) { return !arch::any_lane(!condition); }
 };
 
+/// Replaces each score s of rows [begin, end) of the registers by f(s, r, c).
+template <class Registers, class F>
+ATTILE_DEVICE void replace_scores(Registers& scores, int begin, int end, const F& f) {
+  ATTILE_UNROLL
+  for (int c = 0; c < Registers::kRegCols; ++c) {
+    if (!Registers::has_col(c)) continue;
+    ATTILE_UNROLL
+    for (int r = begin; r < end; ++r) {
+      if (!Registers::has_row(r)) continue;
+      float& s = scores.at(r, c);
+      s = f(s, r, c);
+    }
+  }
+}
+
 /// Applies a modifier's tile to scores in a thread's registers. Where it reads memory a row behind
 /// the last one is taken as that; with kClampsColumns a column, too, and else none is asked about
 /// that does not exist.
@@ -108,16 +123,8 @@ class Modifier {
   template <bool kClampsColumns>
   ATTILE_DEVICE void apply(Registers& scores) const {
     with<kClampsColumns>(scores, [&](const auto& modifier, int begin, int end) {
-      ATTILE_UNROLL
-      for (int c = 0; c < Registers::kRegCols; ++c) {
-        if (!Registers::has_col(c)) continue;
-        ATTILE_UNROLL
-        for (int r = begin; r < end; ++r) {
-          if (!Registers::has_row(r)) continue;
-          float& s = scores.at(r, c);
-          s = modifier(s, r, c).value;
-        }
-      }
+      replace_scores(scores, begin, end,
+                     [&](float s, int r, int c) { return modifier(s, r, c).value; });
     });
   }
   /// Returns what becomes of the raw score x in registers (r, c), whose element is given.
@@ -174,15 +181,10 @@ class PreloadedModifier {
   /// Sets S' = score_mod(scale * S) for all scores.
   template <bool>
   ATTILE_DEVICE void apply(Registers& scores) const {
-    ATTILE_UNROLL
-    for (int c = 0; c < Registers::kRegCols; ++c) {
-      ATTILE_UNROLL
-      for (int r = 0; r < Registers::kRegRows; ++r) {
-        float& s = scores.at(r, c);
-        const int row = min(Registers::row_offset(r), last_row_);
-        s = apply_tile(tile_, s, tile_.row(row), cols_[c]).value;
-      }
-    }
+    replace_scores(scores, 0, Registers::kRegRows, [&](float s, int r, int c) {
+      const int row = min(Registers::row_offset(r), last_row_);
+      return apply_tile(tile_, s, tile_.row(row), cols_[c]).value;
+    });
   }
 
  private:
@@ -204,7 +206,7 @@ class PreloadedModifier {
       if constexpr (requires { typename Tile::Element; }) {
         cols_[c] = tile_.col(min(col, last_col));  // an element may be read there
       } else {
-        // Not clamped: the place of a column is a constant, which a load has in its address.
+        // Not clamped: the column is a constant, which a load has in its address.
         cols_[c] = {};
         if (col <= last_col) cols_[c] = tile_.col(col);
       }
@@ -218,12 +220,13 @@ class PreloadedModifier {
 
 /// Reads the elements of a thread's scores out of a tile of 16-bit elements in shared memory, each
 /// warp those of its rows of the tile.
-/// Shapes   Registers: an MmaTile with 16 rows for each warp; Tile: a PanelTile of a warpgroup's
-///          rows.
+/// Shapes   Registers: an MmaTile whose warps have whole rows; Tile: a PanelTile of the rows of
+/// some
+///          neighbouring warps.
 template <class Registers, class Tile>
 class ElementReader {
-  static_assert(Registers::kRegRows == 2,
-                "attile::tile::ElementReader: each warp has 16 rows of the tile");
+  static_assert(Registers::kWarpCols == Registers::kCols,
+                "attile::tile::ElementReader: each warp has all columns of its rows");
 
  public:
   ATTILE_DEVICE explicit ElementReader(const Tile& tile)
@@ -234,13 +237,16 @@ class ElementReader {
   ATTILE_DEVICE void for_each_pair(const F& f) const {
     ATTILE_UNROLL
     for (int piece = 0; piece < Registers::kCols / 16; ++piece) {
-      std::uint32_t words[4];
-      arch::load_matrices(words, reader_.address(0, piece * 16));
       ATTILE_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        Vec<typename Tile::Element, 2> pair;
-        std::memcpy(&pair, &words[i], sizeof pair);
-        f(i % 2, piece * 2 + i / 2, pair);
+      for (int rows = 0; rows < Registers::kRegRows; rows += 2) {
+        std::uint32_t words[4];
+        arch::load_matrices(words, reader_.address(rows * 8, piece * 16));
+        ATTILE_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          Vec<typename Tile::Element, 2> pair;
+          std::memcpy(&pair, &words[i], sizeof pair);
+          f(rows + i % 2, piece * 2 + i / 2, pair);
+        }
       }
     }
   }
@@ -249,7 +255,7 @@ class ElementReader {
   /// Returns the row of the tile whose address this lane gives to ldmatrix.
   ATTILE_DEVICE static int row() {
     const int thread = arch::thread_index();
-    return thread / arch::kWarpSize * 16 % Tile::kRows + thread % 16;
+    return thread / arch::kWarpSize * Registers::kWarpRows % Tile::kRows + thread % 16;
   }
 
   PieceReader<Tile> reader_;
@@ -257,38 +263,60 @@ class ElementReader {
 
 /// Holds the elements of a thread's scores, read out of a tile of 16-bit elements in shared memory
 /// whose columns are the rows of the registers, each warp those of its rows of the registers.
-/// Shapes   Registers: an MmaTile with 16 rows for each warp, of which row r has column r modulo
-///          the tile's columns; their columns are the tile's rows.
+/// Shapes   Registers: an MmaTile, of which row r has column r modulo the tile's columns; their
+///          columns are the tile's rows.
 template <class Registers, class Tile>
 class TransposedElements {
-  static_assert(Registers::kRegRows == 2 && Registers::kCols == Tile::kRows,
-                "attile::tile::TransposedElements: each warp has 16 rows of the registers");
+  static_assert(
+      Registers::kCols == Tile::kRows,
+      "attile::tile::TransposedElements: the columns of the registers are the tile's rows");
 
  public:
   ATTILE_DEVICE explicit TransposedElements(const Tile& tile) {
     const int lane = arch::thread_index() % arch::kWarpSize;
-    const PieceReader<Tile> reader(tile, lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    const int first = Registers::kWarpCols < Registers::kCols ? Registers::warp_col() : 0;
+    const PieceReader<Tile> reader(tile, first + lane % 8 + lane / 16 * 8, lane / 8 % 2);
     const int col = Registers::warp_row() % Tile::kCols;
     ATTILE_UNROLL
     for (int piece = 0; piece < kPieces; ++piece) {
-      arch::load_matrices_transposed(words_[piece], reader.address(piece * 16, col));
+      ATTILE_UNROLL
+      for (int rows = 0; rows < Registers::kRegRows / 2; ++rows) {
+        arch::load_matrices_transposed(words_[piece][rows],
+                                       reader.address(piece * 16, col + rows * 16));
+      }
     }
   }
 
   /// Returns the element of the score in registers (r, c) of the TransposedRegisters.
   ATTILE_DEVICE typename Tile::Element at(int r, int c) const {
     Vec<typename Tile::Element, 2> pair;
-    std::memcpy(&pair, &words_[r / 4][r / 2 % 2 * 2 + c], sizeof pair);
+    std::memcpy(&pair, &words_[r / 4][c / 2][r / 2 % 2 * 2 + c % 2], sizeof pair);
     return pair[r % 2];
   }
 
  private:
-  static constexpr int kPieces = Registers::kCols / 16;
-  Array<std::uint32_t, kPieces, 4> words_;
+  static constexpr int kPieces = Registers::kWarpCols / 16;
+  Array<std::uint32_t, kPieces, Registers::kRegRows / 2, 4> words_;
 };
 
 /// Stands for elements that nobody has read: a modifier's tile reads them, if it has some.
 struct NoElements {};
+/// Stands for those of scores that a modifier has been applied to, whose derivative is 1.
+struct AppliedElements {};
+/// Stands for data that a modifier's column tile reads.
+struct ColumnElements {};
+
+/// Gives the column tiles of a score modifier as its tiles.
+template <class S>
+struct ByColumns {
+  using Modifier = S;
+  const S& mod;
+
+  template <class Math>
+  ATTILE_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {
+    return mod.column_tile(block, math);
+  }
+};
 
 /// Applies a modifier whose tiles have elements to scores, with elements that `reader` has.
 template <class Modifier, class Reader>

@@ -7,7 +7,6 @@
 #include <attile/core/config.h>
 #include <attile/core/element.h>
 #include <attile/core/fp8.h>
-#include <attile/core/math.h>
 #include <attile/tile/mma_operands.cuh>
 #include <attile/tile/products.h>
 

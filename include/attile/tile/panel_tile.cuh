@@ -147,14 +147,14 @@ class WordReader {
 /// Barriers one before, when others still read the tile; before others read the new one, the wait
 ///          for the group (`arch::async_copy_wait`) and a barrier. Rows that cannot be moved 16
 ///          bytes at a time are written before the call returns.
-///          `places` are those of the tile's rows.
-template <int kThreads, int Rows, int Cols, class T, RowSource M, class Places>
+/// Shapes   page_rows: the PageRows of the tile, which PageRowsOf names.
+template <int kThreads, int Rows, int Cols, class T, RowSource M, class Pages>
 ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& source, int row0,
-                              int number, const Places& places) {
+                              int number, const Pages& page_rows) {
   using Layout = typename PanelTile<Rows, Cols, T>::Layout;
   constexpr unsigned kUnit = Layout::kUnitElements;
   const unsigned thread = static_cast<unsigned>(arch::opaque(number));
-  if (arch::opaque(source.vectors) != 0) {
+  if (kIsAligned<M> || arch::opaque(source.vectors) != 0) {
     // A step copies kDown rows of all panels; neighbouring threads copy neighbouring units of a
     // row.
     constexpr unsigned kSide = Layout::kPanelUnits;
@@ -164,7 +164,8 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& s
     constexpr bool kSteady = kDown % 8 == 0 || (kDown & (kDown - 1)) == 0;
     const unsigned unit = thread % kSide;
     const unsigned first = thread / kSide;
-    RowCursor<M, kDown, Places> cursor(source, places, row0, static_cast<int>(first), unit * kUnit);
+    RowCursor<M, kDown, Pages> cursor(source, page_rows, row0, static_cast<int>(first),
+                                      unit * kUnit);
     const int cols = source.cols - static_cast<int>(unit * kUnit);
     const std::uint32_t base = arch::shared_address(shared.data);
     const std::uint32_t base_row = base + first * Layout::kRowBytes;
@@ -180,8 +181,14 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& s
       ATTILE_UNROLL
       for (unsigned panel = 0; panel < kPanels; ++panel) {
         const int col = static_cast<int>(panel * kSide * kUnit);
-        arch::async_copy_16(to + panel * Layout::kPanelBytes, from + col,
-                            cursor.has_row(static_cast<int>(step)) && col < cols);
+        const bool has_row = cursor.has_row(static_cast<int>(step));
+        const std::uint32_t to_panel = to + panel * Layout::kPanelBytes;
+        if constexpr (kIsAligned<M>) {
+          const int bytes = min(max(cols - col, 0), int{kUnit}) * int{sizeof(T)};
+          arch::async_copy_part_of_16(to_panel, from + col, has_row ? bytes : 0);
+        } else {
+          arch::async_copy_16(to_panel, from + col, has_row && col < cols);
+        }
       }
     }
   } else {
@@ -202,26 +209,26 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& s
   }
 }
 
-/// Is what says where the rows of a tile are that kThreads threads load from a matrix M.
+/// Is the PageRows of a tile that kThreads threads load from a matrix M.
 template <class M, int kThreads, class Tile>
-using PlacesOf = RowPlaces<kLiesInPages<M>, kThreads, Tile::kRows, Tile::Layout::kPanelUnits>;
+using PageRowsOf = PageRows<kLiesInPages<M>, kThreads, Tile::kRows, Tile::Layout::kPanelUnits>;
 
 template <int kThreads, int Rows, int Cols, class T, RowSource M>
 ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& source, int row0,
                               int number = arch::thread_index()) {
-  const PlacesOf<M, kThreads, PanelTile<Rows, Cols, T>> places(source, row0, number);
-  load_async<kThreads>(shared, source, row0, number, places);
+  const PageRowsOf<M, kThreads, PanelTile<Rows, Cols, T>> page_rows(source, row0, number);
+  load_async<kThreads>(shared, source, row0, number, page_rows);
 }
 
-/// Begins to load the same rows of K and of V, which lie at the same places.
+/// Begins to load the same rows of K and of V, which lie in the same rows of their pages.
 template <int kThreads, class KTile, class VTile, RowSource K, RowSource V>
 ATTILE_DEVICE void load_async(const KTile& k_shared, const K& k, const VTile& v_shared, const V& v,
                               int row0, int number) {
-  using Places = PlacesOf<K, kThreads, KTile>;
-  const Places places(k, row0, number);
-  load_async<kThreads>(k_shared, k, row0, number, places);
-  if constexpr (std::same_as<Places, PlacesOf<V, kThreads, VTile>>) {
-    load_async<kThreads>(v_shared, v, row0, number, places);
+  using Pages = PageRowsOf<K, kThreads, KTile>;
+  const Pages page_rows(k, row0, number);
+  load_async<kThreads>(k_shared, k, row0, number, page_rows);
+  if constexpr (std::same_as<Pages, PageRowsOf<V, kThreads, VTile>>) {
+    load_async<kThreads>(v_shared, v, row0, number, page_rows);
   } else {
     load_async<kThreads>(v_shared, v, row0, number);
   }
@@ -237,11 +244,11 @@ ATTILE_DEVICE void store_rows(const Matrix<T>& target, const Tile& shared, int f
   const int lane = arch::thread_index() % arch::kWarpSize;
   ATTILE_UNROLL
   for (int i = 0; i < ceil_div(kRows * kUnits, arch::kWarpSize); ++i) {
-    const int place = lane + i * arch::kWarpSize;
-    const int r = first + place / kUnits;
-    const int col = place % kUnits * kUnit;
+    const int unit = lane + i * arch::kWarpSize;
+    const int r = first + unit / kUnits;
+    const int col = unit % kUnits * kUnit;
     const int row = row0 + r;
-    if (place >= kRows * kUnits || r >= Tile::kRows || !target.has_row(row) || col >= target.cols)
+    if (unit >= kRows * kUnits || r >= Tile::kRows || !target.has_row(row) || col >= target.cols)
       continue;
     T* const out = target.row(row) + col;
     const Vec<T, kUnit> v = shared.template run<kUnit>(r, col);

@@ -13,7 +13,6 @@
 #include <attile/tile/shared_tile.cuh>
 
 #include <cstddef>
-#include <cstdint>
 
 // A pipeline of tiles in shared memory: one producer thread loads them by TMA, and warps consume
 // them.
@@ -35,7 +34,7 @@
 
 namespace attile::tile {
 
-/// The place of a thread in a pipeline: a stage, and the parity of the phase of its barriers.
+/// Where a thread is in a pipeline: a stage, and the parity of the phase of its barriers.
 template <int kStages>
 struct PipelineState {
   int stage = 0;
@@ -83,8 +82,6 @@ class Pipeline {
  public:
   using State = PipelineState<kStages>;
   static constexpr std::size_t kBytes = kStages * Tile::kBytes;
-  /// The bytes that the copies of one tile bring.
-  static constexpr int kTileBytes = Tile::kRows * kRowBytes;
 
   ATTILE_DEVICE Pipeline(unsigned char* data, arch::Mbarrier* barriers)
       : data_(data), barriers_(barriers) {}

@@ -90,8 +90,8 @@ ATTILE_DEVICE void for_each_shown(const Coord& coord, const M& mask, const F& f)
 
 /// Sets S = -inf where the mask or the extent hides the score.
 ///   tile::hide(s_frag, tile::TileCoord{batch, head, row0, col0, {q_len, kv_len}}, Causal{});
-/// The mask is called only for scores
-/// inside the extent, so that it never reads memory past a length.
+/// The mask is called only for scores inside the extent, so that it never reads memory past a
+/// length.
 template <class Registers, class Coord, class M>
 ATTILE_DEVICE void hide(Registers& scores, const Coord& coord, const M& mask) {
   const auto hide_one = [&](int r, int c, bool shown) {
@@ -169,10 +169,9 @@ class ScoreBits {
 ///   tile::VisibleBits<Scores> visible;
 ///   visible.ask(mask, coord);  // while the product is made
 ///   visible.hide(s_frag);
-/// The mask is evaluated before the
-/// scores are computed, so that the loads of the mask have finished by then and one bit a score
-/// remains. Where the mask has no branch, its loads for all scores are in flight together, and what
-/// scores have in common is loaded once.
+/// The mask is evaluated before the scores are computed, so that the loads of the mask have
+/// finished by then and one bit a score remains. Where the mask has no branch, its loads for all
+/// scores are in flight together, and what scores have in common is loaded once.
 template <class Registers>
 class VisibleBits : ScoreBits<Registers> {
  public:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <attile/arch/attributes.h>
 #include <attile/arch/opaque.h>
+#include <attile/core/config.h>
 #include <attile/core/index.h>
 #include <attile/core/math.h>
 
@@ -69,6 +69,8 @@ template <class Coord>
 RowsAlone(Coord) -> RowsAlone<Coord>;
 
 template <class Coord>
-inline constexpr bool kRowsAlone = requires { Coord::kRowsAlone; };
+inline constexpr bool kRowsAlone = requires {
+  Coord::kRowsAlone;
+};
 
 }  // namespace attile::tile

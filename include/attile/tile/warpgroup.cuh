@@ -44,9 +44,13 @@ ATTILE_DEVICE constexpr int columns_step(int k) {
   return k * 32 / Layout::kRowBytes * Layout::kPanelBytes + k * 32 % Layout::kRowBytes;
 }
 
-/// Says whether a warpgroup's product can be added to a register tile.
+/// Refuses a register tile that cannot be the result of a warpgroup's product.
 template <class Acc>
-inline constexpr bool kOfWarpgroup = Acc::kWarpRows == 16;
+ATTILE_DEVICE constexpr void require_rows_of_warpgroup() {
+  static_assert(Acc::kWarpRows == 16,
+                "attile::tile: of the result of a warpgroup's product each warp has 16 rows, so "
+                "that an MmaTile has 16 for each of its warps");
+}
 
 /// Is a tile in shared memory that a product reads.
 template <class Tile>
@@ -88,9 +92,7 @@ template <bool kAdds = false, class Acc, class A, class B>
   requires(A::kCols > 0)
 ATTILE_DEVICE void start_transposed_product(Acc& acc, const A& a, const B& b, int a_row = 0,
                                             int b_row = 0) {
-  static_assert(detail::kOfWarpgroup<Acc>,
-                "attile::tile: of the result of a warpgroup's product each warp has 16 rows, so "
-                "that an MmaTile has 16 for each of its warps");
+  detail::require_rows_of_warpgroup<Acc>();
   static_assert(detail::WgmmaTile<A> && detail::WgmmaTile<B>,
                 "attile::tile::start_transposed_product: the operands are PanelTiles in shared "
                 "memory; the left one may be in registers, as a RegisterLeft<T, Scores>");
@@ -119,9 +121,7 @@ template <bool kMayAdd = false, class Acc, class A, class B>
   requires(A::kDepth > 0)
 ATTILE_DEVICE void start_transposed_product(Acc& acc, const A& a, const B& b, int b_row,
                                             bool adds = true) {
-  static_assert(detail::kOfWarpgroup<Acc>,
-                "attile::tile: of the result of a warpgroup's product each warp has 16 rows, so "
-                "that an MmaTile has 16 for each of its warps");
+  detail::require_rows_of_warpgroup<Acc>();
   static_assert(A::kDepth <= B::kCols && Acc::kCols <= B::kRows,
                 "attile::tile::start_transposed_product: a is (rows, depth), b is (columns, "
                 "depth)");
@@ -145,9 +145,7 @@ ATTILE_DEVICE void start_transposed_product(Acc& acc, const A& a, const B& b, in
 template <class Acc, class A, class B>
 ATTILE_DEVICE void start_left_transposed_product(Acc& acc, const A& a, int a_col, const B& b,
                                                  int b_col) {
-  static_assert(detail::kOfWarpgroup<Acc>,
-                "attile::tile: of the result of a warpgroup's product each warp has 16 rows, so "
-                "that an MmaTile has 16 for each of its warps");
+  detail::require_rows_of_warpgroup<Acc>();
   using T = typename A::Element;
   static_assert(A::kRows == B::kRows && A::Layout::kRowBytes == 128,
                 "attile::tile: of A, whole panels of 64 columns are taken, as deep as B");
@@ -172,9 +170,7 @@ ATTILE_DEVICE void start_left_transposed_product(Acc& acc, const A& a, int a_col
 template <class Acc, class A, class B>
 ATTILE_DEVICE void start_product(Acc& acc, const A& a, const B& b, int b_row = 0,
                                  bool adds = true) {
-  static_assert(detail::kOfWarpgroup<Acc>,
-                "attile::tile: of the result of a warpgroup's product each warp has 16 rows, so "
-                "that an MmaTile has 16 for each of its warps");
+  detail::require_rows_of_warpgroup<Acc>();
   static_assert(detail::WgmmaLeft<A> && detail::WgmmaTile<B>,
                 "attile::tile::start_product: the left operand is in registers, as a "
                 "RegisterLeft<T, Scores>, and the right one is a PanelTile; of two tiles in shared "

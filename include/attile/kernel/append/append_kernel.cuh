@@ -3,11 +3,9 @@
 
 #include <attile/arch/atomic.cuh>
 #include <attile/arch/attributes.h>
-#include <attile/arch/grid_dependency.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/math.h>
 #include <attile/arch/memory.cuh>
-#include <attile/arch/thread.cuh>
 #include <attile/core/append.h>
 #include <attile/core/array.h>
 #include <attile/core/config.h>
@@ -17,6 +15,7 @@
 #include <attile/core/rotary.h>
 #include <attile/core/vec.h>
 #include <attile/kernel/append/append_params.cuh>
+#include <attile/kernel/problem/row_items.cuh>
 
 #include <cstdint>
 
@@ -26,15 +25,6 @@
 // depends on none of these, and rotates them when everything else has been asked for.
 
 namespace attile {
-
-/// The threads of a block. Warps have nothing in common.
-inline constexpr int kAppendThreads = 128;
-inline constexpr int kAppendWarps = kAppendThreads / arch::kWarpSize;
-
-/// Returns the blocks for that many tiles: a warp each.
-inline unsigned append_blocks(std::int64_t tiles) {
-  return static_cast<unsigned>(ceil_div<std::int64_t>(tiles, kAppendWarps));
-}
 
 /// Holds the cosines and sines of N pairs.
 template <int N>
@@ -159,29 +149,17 @@ ATTILE_DEVICE void append_item(const AppendParams<Args>& p, const RowItemTile& a
 }
 
 /// Appends the new rows.
-/// Scope    kAppendThreads threads a block, append_blocks blocks.
+/// Scope    as with_row_item.
 template <class Args>
-ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kAppendThreads, 1)
+ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kRowItemThreads, 1)
     append_kernel(const ATTILE_GRID_CONSTANT AppendParams<Args> p) {
-  // Without the wait, the new rows and the lengths could be read before the previous kernel has
-  // written them, and the cache be written while it reads there. The next kernel may begin, and
-  // waits for this one likewise.
-  arch::await_dependencies();
-  arch::launch_dependents();
-  const int warp = arch::thread_index() / arch::kWarpSize;
-  const int lane = arch::thread_index() % arch::kWarpSize;
-  const std::int64_t number = std::int64_t{arch::block_index()} * kAppendWarps + warp;
-  if (number >= p.items.tiles) return;
-  const RowItemTile at = p.tile(static_cast<int>(number));
-  if (at.sequence < 0) return;
-  const int rows = new_rows(p.args, at.sequence);
-  const int item = at.first_item + lane;
-  if (at.row >= rows || item >= p.items.of_row) return;
-  if (p.item_pairs == 1) {
-    append_item<1>(p, at, rows, item);
-  } else {
-    append_item<AppendParams<Args>::kVector>(p, at, rows, item);
-  }
+  with_row_item(p, [&](const RowItemTile& at, int rows, int item) {
+    if (p.item_pairs == 1) {
+      append_item<1>(p, at, rows, item);
+    } else {
+      append_item<AppendParams<Args>::kVector>(p, at, rows, item);
+    }
+  });
 }
 
 }  // namespace attile

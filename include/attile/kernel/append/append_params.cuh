@@ -6,7 +6,6 @@
 #include <attile/core/fast_divmod.h>
 #include <attile/core/math.h>
 #include <attile/core/sequences.h>
-#include <attile/core/tensor.h>
 #include <attile/kernel/problem/row_items.cuh>
 
 #include <cstdint>
@@ -51,8 +50,6 @@ struct AppendParams {
 
   /// Returns the slots of new rows, of one row each.
   ATTILE_HOST_DEVICE Slots slots() const { return Slots(args.sequences, args.batch, args.q_len); }
-  /// Returns a tile by its number. Scope    all lanes of a warp.
-  ATTILE_DEVICE RowItemTile tile(int number) const { return items.tile(slots(), number); }
   /// Returns an item of a row by its number, below items.of_row.
   ATTILE_DEVICE AppendItem item(int number) const {
     const int rotated = (args.kv_heads + args.q_heads) * head_items;

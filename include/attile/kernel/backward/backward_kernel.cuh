@@ -2,20 +2,15 @@
 #pragma once
 
 #include <attile/arch/atomic.cuh>
-#include <attile/arch/attributes.h>
 #include <attile/arch/grid_dependency.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
-#include <attile/core/math.h>
-#include <attile/core/schedule.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/backward/backward_params.cuh>
 #include <attile/kernel/backward/backward_preprocess.cuh>
 #include <attile/kernel/backward/backward_schedule.cuh>
 #include <attile/kernel/backward/dq_order.cuh>
-
-#include <cstdint>
 
 // These kernel entry points are common to all families of backward passes.
 

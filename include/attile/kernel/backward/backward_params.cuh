@@ -3,13 +3,10 @@
 
 #include <attile/arch/opaque.h>
 #include <attile/core/args.h>
-#include <attile/core/check.h>
 #include <attile/core/config.h>
-#include <attile/core/mask.h>
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
 #include <attile/core/sequences.h>
-#include <attile/core/tile_slots.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/backward/dq_mode.h>
 #include <attile/kernel/backward/kv_head_schedule.h>
@@ -99,7 +96,13 @@ struct BackwardParams : Problem<Traits>,
   BackwardParams(const typename Traits::Args& args, void* workspace, const float* l_of_rows);
 
   /// Adds what a family needs and can fail; returns why its kernels do not take the arguments.
-  [[nodiscard]] Check complete(const typename Traits::Args&) { return {}; }
+  [[nodiscard]] Check complete([[maybe_unused]] const typename Traits::Args& args) {
+    if constexpr (requires { Traits::check_reads(args.score_mod); }) {
+      return Traits::check_reads(args.score_mod);
+    } else {
+      return {};
+    }
+  }
 
   /// Returns the slots of kv tiles.
   ATTILE_HOST_DEVICE auto kv_slots() const {
@@ -305,7 +308,7 @@ BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
   const std::size_t zero_fill = Traits::kZeroFillsInPass ? 2 * sizeof(int) * kv_blocks : 0;
   static_assert(
       !(Traits::kZeroFillsInPass && Traits::kDqMode == DqMode::kInOrder),
-      "attile::BackwardWorkspace: semaphores and zero_fill_flags begin at the same place");
+      "attile::BackwardWorkspace: semaphores and zero_fill_flags begin at the same offset");
   std::size_t ready = 0;
   if constexpr (Traits::kSignalsDqReady) ready = sizeof(int) * Traits::kDqReadyFlags * kv_blocks;
   const std::size_t aligned_stats = round_up<std::size_t>(stats, 16);

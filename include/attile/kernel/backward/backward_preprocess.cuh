@@ -11,7 +11,6 @@
 #include <attile/core/device_policy.h>
 #include <attile/core/element.h>
 #include <attile/core/math.h>
-#include <attile/core/schedule.h>
 #include <attile/core/vec.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/backward/backward_params.cuh>
@@ -150,6 +149,38 @@ ATTILE_DEVICE void clear_sink_parts(const BackwardParams<Traits>& p, const WorkT
   p.sink_parts[first + part] = 0.0f;
 }
 
+/// Returns LSE and dLSE of a row; -inf and 0 where it is not there.
+template <class Traits>
+ATTILE_DEVICE Vec<float, 2> read_lse(const BackwardParams<Traits>& p, const WorkTile& tile, int row,
+                                     bool there) {
+  float lse = -kInf, dlse = 0.0f;
+  if (there) {
+    const auto of_row = [&](const auto& x) {
+      return p.first_row(x, tile.sequence, tile.head)[row];
+    };
+    lse = of_row(p.lse);
+    if (p.l.data != nullptr) lse += arch::log(of_row(p.l));
+    if (p.dlse.data != nullptr) dlse = of_row(p.dlse);
+  }
+  return {lse, dlse};
+}
+
+/// Writes zeros to dq_accum of `rows` rows of a tile, from its row `first` on.
+/// Scope    all lanes of a warp.
+template <class Traits>
+ATTILE_DEVICE void zero_fill_rows(const BackwardParams<Traits>& p, const WorkTile& tile, int first,
+                                  int rows) {
+  constexpr int kWarp = arch::kWarpSize;
+  const int mine = arch::thread_index() % kWarp * 4;
+  float* const zeros = p.dq_accum_of(tile) + first * Traits::kDqCols + mine;
+  ATTILE_UNROLL_BY(8)
+  for (int i = 0; i < rows * Traits::kDqCols; i += kWarp * 4) {
+    if (Traits::kBr % kWarp == 0 || i + mine < rows * Traits::kDqCols) {
+      arch::store(zeros + i, Float4{});
+    }
+  }
+}
+
 /// Is the number of warps of the preprocessing kernel, each of which takes 32 rows of a tile.
 template <class Traits>
 inline constexpr int kPreprocessWarps = min(ceil_div(Traits::kBr, arch::kWarpSize), 4);
@@ -213,24 +244,12 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
     const int rows = kWhole ? kWarp : min(Traits::kBr - first, kWarp);  // rows of the warp
     const int row = tile.row0 + first + thread % kWarp;
     const bool there = row < q_len && thread % kWarp < rows;
-    float lse = -kInf, dlse = 0.0f;
-    if (there) {
-      const auto of_row = [&](const auto& x) {
-        return p.first_row(x, tile.sequence, tile.head)[row];
-      };
-      lse = of_row(p.lse);
-      if (p.l.data != nullptr) lse += arch::log(of_row(p.l));
-      if (p.dlse.data != nullptr) dlse = of_row(p.dlse);
-    }
+    const Vec<float, 2> statistics = read_lse(p, tile, row, there);
+    const float lse = statistics[0], dlse = statistics[1];
     const auto meanwhile = [&] {
       if (first < kPreprocessThreads<Traits>) list_tiles();  // once
       if (p.dq_accum == nullptr || written || p.pass_fills(tile)) return;
-      const int mine = thread % kWarp * 4;
-      float* const zeros = p.dq_accum_of(tile) + first * Traits::kDqCols + mine;
-      ATTILE_UNROLL_BY(8)
-      for (int i = 0; i < rows * Traits::kDqCols; i += kWarp * 4) {
-        if (kWhole || i + mine < rows * Traits::kDqCols) arch::store(zeros + i, Float4{});
-      }
+      zero_fill_rows(p, tile, first, rows);
     };
     float sum =
         products(dout, o, tile.row0 + first, min(q_len - tile.row0 - first, rows), meanwhile);

@@ -136,10 +136,12 @@ ATTILE_DEVICE PackedKvBlock packed_kv_block(const BackwardParams<Traits>& p, int
   const int descending_per_sequence =
       is_rows_first ? 0 : descending_heads<Traits>(p.kv_heads, p.group_heads);
   const int descending = run.sequences * descending_per_sequence;
-  // A sequence mostly has a slot more than tiles.
-  const int in_flight =
-      heads_in_flight<Traits>(p.kv_blocks() / run.slots, p.group_heads,
-                              ceil_div(lengths(first).q_len, Traits::kBr), max(run.slots - 1, 1));
+  const int kv_tiles = max(run.slots - 1, 1);  // a sequence mostly has a slot more than tiles
+  int in_flight = rows_first_in_flight(kv_tiles);
+  if (!is_rows_first) {
+    in_flight = heads_in_flight<Traits>(p.kv_blocks() / run.slots, p.group_heads,
+                                        ceil_div(lengths(first).q_len, Traits::kBr), kv_tiles);
+  }
   const HeadRounds rounds(is_rows_first ? heads : descending, in_flight);
   const auto [head_number, index] =
       begun_tile<Traits>(rounds, descending, heads, run.slots, run.item);

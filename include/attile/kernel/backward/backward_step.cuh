@@ -97,7 +97,7 @@ ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex
 /// Calls f(modifier) with what applies the score modifier to the raw scores in `s_frag`
 /// (tile::ThreadModifier). With kMasked columns may be behind the last one, in whose place it takes
 /// the last one. `elements`: those of the scores, where they have been read (TransposedElements),
-/// or the words of their diagonals (DiagonalWords).
+/// the words of their diagonals (DiagonalWords), or what stands for them in tile/modify.cuh.
 template <bool kMasked, class Registers, class Params, class Elements, class F>
 ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile::TileCoord& coord,
                                  const Elements& elements, const F& f) {
@@ -117,6 +117,13 @@ ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile:
     const auto of_tile = p.policies.score_mod.diagonal_tile(block, Math());
     using Tile = std::remove_const_t<decltype(of_tile)>;
     f(tile::DiagonalModifier<Registers, Tile, typename Elements::Element>{of_tile, elements});
+  } else if constexpr (std::is_same_v<Elements, tile::AppliedElements>) {
+    f([](float s, int, int) { return ModifiedScore<float>{s, 1.0f}; });
+  } else if constexpr (std::is_same_v<Elements, tile::ColumnElements>) {
+    using ByColumns = tile::ByColumns<S>;
+    const tile::Modifier<Registers, tile::TileCoord, ByColumns, Math> modifier(
+        coord, ByColumns{mod}, p.scale);
+    modifier.template with<kMasked>(s_frag, [&](const auto& of_thread, int, int) { f(of_thread); });
   } else {
     const tile::Modifier<Registers, tile::TileCoord, S, Math> modifier(coord, mod, p.scale);
     if constexpr (!std::is_same_v<Elements, tile::NoElements>) {
@@ -137,16 +144,17 @@ ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile:
 /// Leaves dropout(P), but for its factor keep_scale, in `p_frag` (from S) and dS in `ds_frag` (from
 /// dO V^T). Where the score is hidden so that P is 0, dS is 0, too; where it was hidden as S = -inf
 /// beforehand, but for NaN and inf in dP. dS' is given to `gradient`: see GradientOf.
-/// `keep_bits`: tile::KeepBits; `shown`: AskedMask, or tile::VisibleBits.
+/// `elements`: see with_modifier; `keep_bits`: tile::KeepBits; `shown`: AskedMask or VisibleBits.
 /// Shapes   lse and delta: the tile's rows of the statistics.
 template <bool kMasked, class Scores, class Registers, class Params, class Keep, class Shown,
-          class Gradient>
+          class Gradient, class Elements = tile::NoElements>
 ATTILE_DEVICE void probabilities_and_gradient(Scores& p_frag, Registers& ds_frag, const Params& p,
                                               const tile::TileCoord& coord, const float* lse,
                                               const float* delta, const Keep& keep_bits,
-                                              const Shown& shown, const Gradient& gradient) {
+                                              const Shown& shown, const Gradient& gradient,
+                                              const Elements& elements = {}) {
   using GradientTile = typename Gradient::template Tile<Registers>;
-  with_modifier<kMasked>(p_frag, p, coord, tile::NoElements(), [&](const auto& modifier) {
+  with_modifier<kMasked>(p_frag, p, coord, elements, [&](const auto& modifier) {
     GradientTile sums(gradient, p.policies.score_mod, coord);
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) {
@@ -176,22 +184,25 @@ ATTILE_DEVICE void probabilities_and_gradient(Scores& p_frag, Registers& ds_frag
 /// Does the same, but asks dropout about the whole tile beforehand, and so a mask that says what
 /// scores have in common; any other one is asked about each score once that has been computed.
 /// `is_full`: whether block lists name its block as full.
-template <bool kMasked, class Registers, class Params, class Sampler, class Gradient>
+template <bool kMasked, class Registers, class Params, class Sampler, class Gradient,
+          class Elements = tile::NoElements>
 ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_frag,
                                               const Params& p, const tile::TileCoord& coord,
                                               const float* lse, const float* delta,
                                               const Sampler& sampler, bool is_full,
-                                              const Gradient& gradient) {
+                                              const Gradient& gradient,
+                                              const Elements& elements = {}) {
   using M = MaskInTiles<typename Params::MaskType>;
   const tile::KeepBits<Registers, Sampler> keep_bits(coord, sampler);
   if constexpr (kMasked && kHasTileMask<M>) {
     tile::VisibleBits<Registers> shown;
     shown.ask(p.mask_in_tile(is_full), coord);
     probabilities_and_gradient<kMasked>(p_frag, ds_frag, p, coord, lse, delta, keep_bits, shown,
-                                        gradient);
+                                        gradient, elements);
   } else {
     probabilities_and_gradient<kMasked>(p_frag, ds_frag, p, coord, lse, delta, keep_bits,
-                                        AskedMask<M>{p.mask_in_tile(is_full), coord}, gradient);
+                                        AskedMask<M>{p.mask_in_tile(is_full), coord}, gradient,
+                                        elements);
   }
 }
 
@@ -283,15 +294,17 @@ ATTILE_DEVICE void with_shown(Edge edge, Registers& scores, const Params& p,
 }
 
 /// Calls `probabilities_and_gradient` for a tile that needs the mask only where it is at an `edge`.
-template <class Edge, class Registers, class Params, class Sampler, class Gradient>
+template <class Edge, class Registers, class Params, class Sampler, class Gradient,
+          class Elements = tile::NoElements>
 ATTILE_DEVICE void probabilities_and_gradient(Edge edge, Registers& p_frag, Registers& ds_frag,
                                               const Params& p, const tile::TileCoord& coord,
                                               const float* lse, const float* delta,
-                                              const Sampler& sampler, const Gradient& gradient) {
+                                              const Sampler& sampler, const Gradient& gradient,
+                                              const Elements& elements = {}) {
   with_mask(edge, p_frag, p, coord, [&](auto masked) {
     constexpr bool kMasked = decltype(masked)::value;
     probabilities_and_gradient<kMasked>(p_frag, ds_frag, p, coord, lse, delta, sampler,
-                                        in_full_block(edge), gradient);
+                                        in_full_block(edge), gradient, elements);
   });
 }
 

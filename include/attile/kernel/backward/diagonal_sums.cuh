@@ -2,14 +2,12 @@
 #pragma once
 
 #include <attile/arch/attributes.h>
-#include <attile/arch/launch.cuh>
 #include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/array.h>
 #include <attile/core/config.h>
 #include <attile/core/index.h>
 #include <attile/core/math.h>
-#include <attile/core/modifier_gradient.h>
 #include <attile/core/vec.h>
 #include <attile/kernel/backward/gradient_values.cuh>
 #include <attile/tile/score_sums.cuh>

@@ -14,8 +14,6 @@
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
 
-#include <cstdint>
-
 // Kernels with matrix instructions keep a tile of the fp32 sum of dQ in the layout of the registers
 // that hold one part of it, so that what a warp adds is contiguous.
 

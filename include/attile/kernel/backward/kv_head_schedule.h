@@ -40,6 +40,16 @@ ATTILE_HOST_DEVICE constexpr bool goes_rows_first(int kv_heads, int group_heads,
          descending_heads<Traits>(kv_heads, group_heads) * kv_tiles < kFills;
 }
 
+/// Blocks that fill a device.
+inline constexpr int kDeviceBlocks = 128;
+
+/// Returns how many kv heads begin a tile each before one of them begins its next one, where they
+/// go rows first: as many as have twice the blocks of a device. The blocks of a head that begin
+/// together wait for each other in turn before their first step, and with more heads fewer do.
+ATTILE_HOST_DEVICE constexpr int rows_first_in_flight(int kv_tiles) {
+  return ceil_div(2 * kDeviceBlocks, kv_tiles);
+}
+
 /// Returns how many kv heads begin a tile each before one of them begins its next one. Only speed
 /// depends on it. With kInOrder block n + 1 of a head can begin one step after block n, while a
 /// device that runs B blocks ends B / steps blocks in a step, `steps` being those of a block: so
@@ -53,7 +63,6 @@ template <class Traits>
 ATTILE_HOST_DEVICE constexpr int heads_in_flight(std::int64_t heads, int group_heads, int q_tiles,
                                                  int kv_tiles) {
   if (heads == 0 || q_tiles == 0 || kv_tiles == 0) return 1;
-  constexpr int kDeviceBlocks = 128;
   std::int64_t in_flight = 1;
   if constexpr (Traits::kDqMode == DqMode::kInOrder) {
     constexpr int kMostBlocks = 2 * kDeviceBlocks;

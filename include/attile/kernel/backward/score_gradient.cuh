@@ -2,12 +2,10 @@
 #pragma once
 
 #include <attile/arch/atomic.cuh>
-#include <attile/arch/attributes.h>
-#include <attile/arch/launch.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/index.h>
-#include <attile/core/score_mod.h>
+#include <attile/core/modifier_gradient.h>
 
 #include <cstdint>
 

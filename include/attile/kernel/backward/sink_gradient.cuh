@@ -5,8 +5,6 @@
 #include <attile/arch/grid_dependency.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/thread.cuh>
-#include <attile/core/config.h>
-#include <attile/core/math.h>
 #include <attile/tile/warp_sum.cuh>
 
 #include <cstddef>

@@ -86,14 +86,16 @@ struct DecodeParams : Problem<Traits> {
         slots(slots_of(args)) {}
 
   /// Returns the most blocks that have work. Where all row tiles may be alike it is their runs:
-  /// more blocks than runs would leave it to chance which multiprocessors get two of these.
+  /// more blocks than runs would leave it to chance which multiprocessors get two of these, unless
+  /// there are runs for nearly all blocks. Where lengths differ, after all, each block has a run.
   static std::int64_t tile_count(const Args& args) {
     if (args.splits.kind == Splits::Kind::kNone) {
       return min<std::int64_t>(row_tile_bound(args), kMostBlocks);
     }
     const int each = runs_per_row_tile_of(args);
-    const std::int64_t runs = each > 0 ? tiles_of(args) * each : kMostBlocks;
-    return min<std::int64_t>(min(unit_bound(args), runs), kMostBlocks);
+    const std::int64_t runs = tiles_of(args) * each, most = most_blocks(args);
+    const bool is_for_all = each == 0 || runs >= most - most / 8;
+    return min<std::int64_t>(is_for_all ? unit_bound(args) : runs, kMostBlocks);
   }
   /// Returns the bytes of scratch memory of a call.
   static std::size_t workspace_bytes(const Args& args) {

@@ -16,6 +16,7 @@
 #include <attile/kernel/decode/decode_params.cuh>
 #include <attile/kernel/decode/split_schedule.cuh>
 #include <attile/tile/online_softmax.h>
+#include <attile/tile/operand_in_unit.cuh>
 
 #include <cstdint>
 #include <type_traits>
@@ -91,7 +92,8 @@ class PartOutput {
       : p_(p),
         part_(part),
         scale_log2_(scale_log2),
-        output_scale_(p.output_scale([&] { return part.at; })),
+        output_scale_(p.output_scale([&] { return part.at; }) *
+                      tile::operand_unit<typename Traits::V>()),
         earlier_lse_(earlier_lse) {}
 
   /// Begins a part, before its first `put`.

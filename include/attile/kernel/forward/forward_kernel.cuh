@@ -1,28 +1,25 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/attributes.h>
 #include <attile/arch/device.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/math.h>
 #include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/args.h>
-#include <attile/core/check.h>
+#include <attile/core/config.h>
 #include <attile/core/device_policy.h>
 #include <attile/core/earlier_keys.h>
 #include <attile/core/element.h>
 #include <attile/core/math.h>
-#include <attile/core/schedule.h>
 #include <attile/core/vec.h>
-#include <attile/core/work_tile.h>
 #include <attile/kernel/forward/forward_params.cuh>
 #include <attile/kernel/problem/problem.cuh>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/row_sinks.cuh>
-#include <attile/tile/scores.cuh>
 
 #include <cstdint>
-#include <type_traits>
 
 // The grid, the kernel entry point and the store of LSE are common to all families of forward
 // kernels.

@@ -32,7 +32,13 @@ struct ForwardParams : Problem<Traits> {
   std::size_t use(void*) { return 0; }
 
   /// Adds what a family needs and can fail; returns why its kernel does not take the arguments.
-  [[nodiscard]] Check complete(const typename Traits::Args&) { return {}; }
+  [[nodiscard]] Check complete([[maybe_unused]] const typename Traits::Args& args) {
+    if constexpr (requires { Traits::check_reads(args.score_mod); }) {
+      return Traits::check_reads(args.score_mod);
+    } else {
+      return {};
+    }
+  }
 };
 
 }  // namespace attile

@@ -4,9 +4,7 @@
 #include <attile/core/args.h>
 #include <attile/core/config.h>
 #include <attile/core/fast_divmod.h>
-#include <attile/core/math.h>
 #include <attile/core/merge.h>
-#include <attile/core/sequences.h>
 #include <attile/core/tensor.h>
 #include <attile/kernel/problem/row_items.cuh>
 
@@ -44,8 +42,6 @@ struct MergeParams {
 
   /// Returns the slots of rows, of one row each.
   ATTILE_HOST_DEVICE Slots slots() const { return Slots(args.sequences, args.batch, args.q_len); }
-  /// Returns a tile by its number. Scope    all lanes of a warp.
-  ATTILE_DEVICE RowItemTile tile(int number) const { return items.tile(slots(), number); }
   /// Returns an item of a row by its number, below items.of_row.
   ATTILE_DEVICE MergeItem item(int number) const {
     const auto [head, item] = head_items.divmod(number);

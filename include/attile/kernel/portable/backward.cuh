@@ -4,10 +4,8 @@
 #include <attile/arch/atomic.cuh>
 #include <attile/arch/grid_dependency.cuh>
 #include <attile/arch/launch.cuh>
-#include <attile/arch/math.h>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
-#include <attile/core/schedule.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/backward/backward_kernel.cuh>
 #include <attile/kernel/backward/backward_step.cuh>
@@ -16,7 +14,6 @@
 #include <attile/tile/copy.cuh>
 #include <attile/tile/matmul.cuh>
 #include <attile/tile/register_tile.cuh>
-#include <attile/tile/scores.cuh>
 
 #include <cstdint>
 #include <type_traits>

@@ -15,10 +15,6 @@
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/scores.cuh>
 
-#include <concepts>
-#include <cstdint>
-#include <type_traits>
-
 // This is the forward pass of FlashAttention-1 (arXiv 2205.14135, Algorithm 2; the lines named are
 // its). The outer loop goes over K and V, so O, l and m of every row are in device memory between
 // two of its iterations.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <attile/core/args.h>
 #include <attile/kernel/backward/dq_mode.h>
 
 namespace attile::portable {

@@ -5,7 +5,6 @@
 #include <attile/arch/launch.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/block_lists.h>
-#include <attile/core/config.h>
 
 #include <cstdint>
 

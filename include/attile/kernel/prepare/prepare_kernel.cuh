@@ -3,7 +3,6 @@
 
 #include <attile/arch/launch.cuh>
 #include <attile/arch/thread.cuh>
-#include <attile/core/config.h>
 #include <attile/core/math.h>
 #include <attile/core/prepare.h>
 

@@ -3,8 +3,6 @@
 
 #include <attile/core/args.h>
 
-#include <type_traits>
-
 namespace attile {
 
 /// Holds a forward kernel's parameter (forward_params.cuh).

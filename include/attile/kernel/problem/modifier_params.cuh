@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <attile/core/config.h>
 #include <attile/core/schedule.h>
 #include <attile/core/tile_modifier.h>
 

@@ -7,14 +7,13 @@
 #include <attile/core/check.h>
 #include <attile/core/config.h>
 #include <attile/core/earlier_keys.h>
-#include <attile/core/fp8.h>
 #include <attile/core/index.h>
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
-#include <attile/core/score_mod.h>
 #include <attile/core/sequences.h>
 #include <attile/core/tensor.h>
+#include <attile/core/tile_modifier.h>
 #include <attile/core/tile_slots.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/problem/find_slot.cuh>
@@ -22,7 +21,7 @@
 #include <attile/kernel/problem/modifier_params.cuh>
 #include <attile/tile/matrix.cuh>
 #include <attile/tile/modifier_math.h>
-#include <attile/tile/scores.cuh>
+#include <attile/tile/tile_coord.cuh>
 
 #include <cstdint>
 #include <type_traits>

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/grid_dependency.cuh>
 #include <attile/arch/thread.cuh>
+#include <attile/core/args.h>
 #include <attile/core/config.h>
 #include <attile/core/fast_divmod.h>
 #include <attile/core/math.h>
@@ -12,6 +14,15 @@
 #include <cstdint>
 
 namespace attile {
+
+/// The threads of a block of a kernel that goes through RowItems. Warps have nothing in common.
+inline constexpr int kRowItemThreads = 128;
+inline constexpr int kRowItemWarps = kRowItemThreads / arch::kWarpSize;
+
+/// Returns the blocks for that many tiles: a warp each.
+inline unsigned row_item_blocks(std::int64_t tiles) {
+  return static_cast<unsigned>(ceil_div<std::int64_t>(tiles, kRowItemWarps));
+}
 
 /// Is what a warp does at a time, in kernels that go through rows: kWarpSize items of one row.
 struct RowItemTile {
@@ -49,5 +60,27 @@ struct RowItems {
     return {share.sequence, row, tile * arch::kWarpSize};
   }
 };
+
+/// Calls f(tile, rows, item) with the tile of this warp, the rows of its sequence, and the number
+/// of this lane's item in the row; not where there is no such row or item. Params: the parameter of
+/// the kernel, with `args`, `items` (RowItems) and `slots()`.
+/// Scope    all threads of a grid of row_item_blocks blocks of kRowItemThreads.
+template <class Params, class F>
+ATTILE_DEVICE void with_row_item(const Params& p, const F& f) {
+  // Without the wait, the kernel could read what the previous one has not written yet, and write
+  // what that still reads. The next kernel may begin, and waits for this one likewise.
+  arch::await_dependencies();
+  arch::launch_dependents();
+  const int warp = arch::thread_index() / arch::kWarpSize;
+  const int lane = arch::thread_index() % arch::kWarpSize;
+  const std::int64_t number = std::int64_t{arch::block_index()} * kRowItemWarps + warp;
+  if (number >= p.items.tiles) return;
+  const RowItemTile at = p.items.tile(p.slots(), static_cast<int>(number));
+  if (at.sequence < 0) return;
+  const int item = at.first_item + lane;
+  const int rows = extent_of(p.args, at.sequence).q_len;
+  if (at.row >= rows || item >= p.items.of_row) return;
+  f(at, rows, item);
+}
 
 }  // namespace attile

@@ -31,16 +31,18 @@ namespace attile::sm80 {
 /// Holds one stage of the loop in shared memory: Q, dO and the statistics of a tile of query rows.
 template <class Traits>
 struct QueryStage {
-  typename Traits::QTile q;      // (Br, D)
-  typename Traits::DoTile dout;  // (Br, Dv)
-  float* lse;                    // (Br)
-  float* delta;                  // (Br)
+  typename Traits::QTile q;               // (Br, D)
+  typename Traits::DoTile dout;           // (Br, Dv)
+  float* lse;                             // (Br)
+  float* delta;                           // (Br)
+  typename Traits::ElementTile elements;  // (Br, Bc) of the score modifier, with kElements
 
   ATTILE_DEVICE explicit QueryStage(unsigned char* shared)
       : q{shared},
         dout{shared + Traits::QTile::kBytes},
         lse(reinterpret_cast<float*>(shared + Traits::QTile::kBytes + Traits::DoTile::kBytes)),
-        delta(lse + Traits::kBr) {}
+        delta(lse + Traits::kBr),
+        elements{reinterpret_cast<unsigned char*>(delta + Traits::kBr)} {}
 
   /// Begins to load the rows of a work tile. Scope    all threads of the block.
   ATTILE_DEVICE void load(const BackwardParams<Traits>& p, const WorkTile& at) const {
@@ -52,6 +54,9 @@ struct QueryStage {
     for (int i = arch::thread_index(); i < 2 * kUnits; i += kThreads) {
       const float* const from = i < kUnits ? p.row_lse + stat : p.delta + stat - Traits::kBr;
       arch::async_copy_16(arch::shared_address(lse + i * 4), from + i * 4, true);
+    }
+    if constexpr (Traits::kReads == ModifierReads::kElements) {
+      tile::load_async<kThreads>(elements, elements_of(p, at, at.kv_tile() * Traits::kBc), at.row0);
     }
   }
 };
@@ -90,6 +95,32 @@ ATTILE_DEVICE void make_scores(typename Traits::ScoreRegisters& s, const Backwar
       s, tile::SharedLeft(k_smem, Scores::warp_row()),
       tile::SharedRightTransposed(smem.q, Scores::warp_col()));
   if constexpr (Traits::kBeginsAtHalf) with_half_lse([](float& x, float half) { x += half; });
+}
+
+/// Sets S' = score_mod(scale * S), where the modifier's data are read ahead of dP.
+template <class Traits>
+ATTILE_DEVICE void modify_scores(typename Traits::ScoreRegisters& s_frag,
+                                 const BackwardParams<Traits>& p, const tile::TileCoord& coord,
+                                 const QueryStage<Traits>& smem) {
+  using Scores = typename Traits::ScoreRegisters;
+  using Rows = tile::TransposedRegisters<Scores>;
+  Rows rows{s_frag};
+  const auto modify = [&](const auto& elements) {
+    with_modifier<true>(rows, p, coord, elements, [&](const auto& modifier) {
+      ATTILE_UNROLL
+      for (int r = 0; r < Rows::kRegRows; ++r) {
+        ATTILE_UNROLL
+        for (int c = 0; c < Rows::kRegCols; ++c) {
+          rows.at(r, c) = modifier(rows.at(r, c), r, c).value;
+        }
+      }
+    });
+  };
+  if constexpr (Traits::kReads == ModifierReads::kElements) {
+    modify(tile::TransposedElements<Scores, typename Traits::ElementTile>(smem.elements));
+  } else if constexpr (Traits::kReads == ModifierReads::kColumns) {
+    modify(tile::ColumnElements{});
+  }
 }
 
 /// Computes dP^T = V dO^T (line 13).
@@ -185,6 +216,7 @@ inline constexpr Kept kKept = [] {
   if (Traits::kDqMode == DqMode::kInOrder) {
     return Traits::kBeginsAtHalf || kShortFastPath ? Kept::kBatch : Kept::kBatchAndCol0;
   }
+  if (Traits::kReads != ModifierReads::kAny) return Kept::kKvBlock;
   const bool keeps_kv_block =
       Traits::kBeginsAtHalf && Traits::kDqCols <= 128 && Traits::kStages == 1;
   return keeps_kv_block ? Kept::kKvBlock : Kept::kBatchAndCol0;
@@ -282,11 +314,12 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
     if constexpr (Traits::kStages == 2) load_next();
 
     Scores p_frag, ds_frag;
-    make_scores(p_frag, p, k_smem, smem);    // line 10
+    make_scores(p_frag, p, k_smem, smem);  // line 10
+    modify_scores(p_frag, p, coord, smem);
     make_dp<Traits>(ds_frag, v_smem, smem);  // line 13
     tile::TransposedRegisters<Scores> p_rows{p_frag}, ds_rows{ds_frag};
     probabilities_and_gradient(edge, p_rows, ds_rows, p, coord, smem.lse, smem.delta, sampler,
-                               gradient_of<Traits>(shared));
+                               gradient_of<Traits>(shared), typename Traits::ReadElements());
     add_dk_dv<Traits>(dk_frag, dv_frag, p_frag, ds_frag, smem, p_smem, ds_smem);
     constexpr bool kSumFirst = kKept<Traits> == Kept::kKvBlock;
     float* sum = nullptr;

@@ -7,6 +7,7 @@
 #include <attile/kernel/backward/dq_mode.h>
 #include <attile/kernel/backward/gradient_sums.cuh>
 #include <attile/kernel/problem/kernel_traits.h>
+#include <attile/kernel/sm80/modifier_data.cuh>
 #include <attile/kernel/sm80/tuning.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
@@ -103,7 +104,21 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   ATTILE_DEVICE static TileOrigin dq_origin(int) { return {}; }
 
   static constexpr std::size_t kStatBytes = sizeof(float) * Br;
-  static constexpr std::size_t kStageBytes = QTile::kBytes + DoTile::kBytes + 2 * kStatBytes;
+  static constexpr ModifierReads kReads = TuningType::kReads;
+  static Check check_reads(const typename P::ScoreModType& mod) {
+    return sm80::check_reads<kReads>(mod);
+  }
+  static_assert(kReads == ModifierReads::kAny || (!kNeedsScores<typename P::ScoreModType> &&
+                                                  !kHasGradient<typename P::ScoreModType>),
+                "attile::sm80::BackwardTraits: ModifierReads are of a modifier that adds to scores "
+                "and has no gradient");
+  using ReadElements =
+      std::conditional_t<kReads == ModifierReads::kAny, tile::NoElements, tile::AppliedElements>;
+  using ElementTile = tile::PanelTile<Br, Bc, ElementOrInput<typename P::ScoreModType, T>>;
+  static constexpr std::size_t kElementBytes =
+      kReads == ModifierReads::kElements ? ElementTile::kBytes : 0;
+  static constexpr std::size_t kStageBytes =
+      QTile::kBytes + DoTile::kBytes + 2 * kStatBytes + kElementBytes;
   /// How the gradient of a score modifier is added to, and where its sums begin in shared memory.
   using Gradient = GradientOf<tile::TransposedRegisters<ScoreRegisters>, typename P::ScoreModType>;
   static constexpr std::size_t kGradientOffset =

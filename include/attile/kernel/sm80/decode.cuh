@@ -20,6 +20,7 @@
 #include <attile/tile/mma_operands.cuh>
 #include <attile/tile/multiply.cuh>
 #include <attile/tile/online_softmax.h>
+#include <attile/tile/operand_in_unit.cuh>
 #include <attile/tile/panel_tile.cuh>
 #include <attile/tile/scale_to_half.cuh>
 #include <attile/tile/scores.cuh>
@@ -249,7 +250,8 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
     tile::wait_product<0>(s_frag);
   } else {
     const tile::SharedLeft q_left(loads.scaled_q(), Share::first_row());
-    const tile::SharedRightTransposed k_right(loads.k().from_row(Share::first_key()));
+    const auto k_right =
+        tile::in_unit(tile::SharedRightTransposed(loads.k().from_row(Share::first_key())));
     tile::multiply<T, Traits::kProducts>(s_frag, q_left, k_right);
   }
   if constexpr (Traits::kScalesQueries) {
@@ -270,7 +272,7 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
     tile::start_product(o_frag, p_left, loads.v());
     tile::wait_product<0>(o_frag);
   } else {
-    const tile::SharedRight v_right(loads.v().from_row(Share::first_key()));
+    const auto v_right = tile::in_unit(tile::SharedRight(loads.v().from_row(Share::first_key())));
     tile::multiply<T, Traits::kProducts>(o_frag, p_left, v_right);
   }
 }
@@ -281,7 +283,9 @@ template <class Traits>
 ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
                                 TileLoads<Traits>& loads, unsigned char* shared, bool warms_up) {
   using Outputs = typename Traits::OutputRegisters;
-  const float scale = warms_up ? 1.0f : p.score_scale(part.at);  // may be in device memory
+  // It may be in device memory.
+  const float scale =
+      warms_up ? 1.0f : p.score_scale(part.at) * tile::operand_unit<typename Traits::K>();
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(scale);
   const TileRange tiles = part.at.kv_tiles;
   const bool divides_keys = sm80::divides_keys(p, part);

@@ -150,6 +150,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   const KeyValueTiles<Traits> kv_smem(p, at, shared + Traits::kQoBytes);
   const typename Traits::PTile p_smem{kv_smem.end()};  // (Br, Bc), where a row has several warps
   const RowWarps row_warps(kv_smem.end() + Traits::kPBytes);
+  const typename Traits::Data data(p, shared + Traits::kDataOffset);
   const float scale = p.score_scale(at);
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(scale);
   const TileRange range = at.kv_tiles;  // the kv tiles that the block loads
@@ -161,7 +162,10 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
       kHasRange ? p.keys_seen(at, at.head, at.row0 + Scores::warp_row(), Scores::kWarpRows) : range;
 
   tile::load_left_async<typename Traits::K, kThreads>(q_smem, p.q_of(at), at.row0);  // line 4
-  if (range.first < range.last) kv_smem.load_k(p.kv_tile(at, range.first));
+  if (range.first < range.last) {
+    kv_smem.load_k(p.kv_tile(at, range.first));
+    data.load(at, range.first);
+  }
   arch::async_copy_commit();
   Outputs o_frag;  // line 5
   tile::OnlineSoftmax<Outputs::kRegRows> softmax;
@@ -184,6 +188,8 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     arch::barrier();  // K has arrived before anyone reads it; V has been read before it is loaded
     kv_smem.load_v(kv_tile);
     arch::async_copy_commit();
+    data.load_next(here, step + 1, range.last);
+    const auto words = data.read(here, kv_tile);
     if constexpr (Fusion::kChangesInputs) {
       fusion.k_loaded(kv_smem.k, here, kv_tile * kBc);
       arch::barrier();  // K is changed before it is multiplied
@@ -194,12 +200,18 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
       s_frag.clear();
       add_scores<Traits>(s_frag, q_smem, kv_smem.k);  // line 8
     }
-    arch::async_copy_wait<0>();
+    words.store();
+    arch::async_copy_wait<Traits::Data::kGroups>();
     arch::barrier();  // V has arrived before anyone reads it; K has been read before it is loaded
     if (step + 1 < range.last) kv_smem.load_k(p.kv_tile(here, step + 1));
     arch::async_copy_commit();
     if (!seen) continue;
-    if (p.is_full(here, mine, step, kv_tile)) {
+    if constexpr (Traits::kModifiesOnce) {
+      data.apply(s_frag, coord, scale, step);
+      if (!p.is_full(here, mine, step, kv_tile)) {
+        tile::hide(s_frag, coord, p.mask_in_tile(mine.full(step)));
+      }
+    } else if (p.is_full(here, mine, step, kv_tile)) {
       tile::modify_and_mask<false>(s_frag, coord, p.policies_in_tile(mine.full(step)), scale,
                                    tile::MathOf<T>());
     } else {

@@ -3,14 +3,19 @@
 
 #include <attile/arch/launch.cuh>
 #include <attile/core/math.h>
+#include <attile/core/score_mod.h>
+#include <attile/core/tile_modifier.h>
 #include <attile/kernel/problem/kernel_traits.h>
+#include <attile/kernel/sm80/modifier_data.cuh>
 #include <attile/kernel/sm80/tuning.h>
 #include <attile/tile/mma_tile.cuh>
+#include <attile/tile/modifier_math.h>
 #include <attile/tile/panel_tile.cuh>
 #include <attile/tile/row_warps.cuh>
 
 #include <numeric>
 #include <type_traits>
+#include <utility>
 
 namespace attile::sm80 {
 
@@ -81,8 +86,22 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kQoBytes =
       kStagesOutput ? max(QTile::kBytes, OTile::kBytes) : QTile::kBytes;
   static constexpr std::size_t kPBytes = kWarpsN > 1 ? PTile::kBytes : 0;
-  static constexpr std::size_t kSharedBytes =
+  static constexpr ModifierReads kReads = TuningType::kReads;
+  static Check check_reads(const typename P::ScoreModType& mod) {
+    return sm80::check_reads<kReads>(mod);
+  }
+  /// Whether one copy of the modifier's code serves tiles with and without the mask's edge, which
+  /// takes fewer registers: where it reads nothing behind the last column.
+  static constexpr bool kModifiesOnce = [] {
+    using S = typename P::ScoreModType;
+    using Tile =
+        decltype(modifier_of_tile(std::declval<const S&>(), ScoreBlock(), tile::FastMath()));
+    return kReads != ModifierReads::kAny || (!kIsIdentity<S> && !kReadsMemory<Tile>);
+  }();
+  using Data = ForwardData<ForwardTraits, kReads>;  ///< of a score modifier
+  static constexpr std::size_t kDataOffset =
       kQoBytes + KTile::kBytes + VTile::kBytes + kPBytes + RowWarps::kBytes;
+  static constexpr std::size_t kSharedBytes = kDataOffset + Data::kBytes;
   static_assert(
       kSharedBytes <= arch::kMaxSharedBytes,
       "attile::sm80::ForwardTraits: the tiles of Q (or O), K and V, of P where warps share rows, "

@@ -12,6 +12,12 @@ namespace attile::sm80 {
 /// and dS to TF32 where they are multiplied. Sums, the softmax and delta stay fp32.
 using tile::Products;
 
+/// Says how a kernel reads the data of a score modifier: as the modifier's tiles do, each thread
+/// for its scores; a word for each column, where its values say that there is nothing else
+/// (reads_columns); or elements of 16 bits by asynchronous copies of tiles, which takes_elements
+/// says of the values.
+enum class ModifierReads { kAny, kColumns, kElements };
+
 template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType>
 struct ForwardTraits;
 template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode, class TuningType>
@@ -32,8 +38,9 @@ struct DecodeTraits;
 /// ResidentBlocks  blocks of a multiprocessor that the compiler leaves registers for. 0: as many as
 ///                 can have all registers that a thread can use.
 /// Fp32Products    how fp32 is multiplied.
+/// Reads           how a score modifier's data are read.
 template <int WarpCount = 0, int WarpsN = 1, int ResidentBlocks = 0,
-          Products Fp32Products = Products::k3xTf32>
+          Products Fp32Products = Products::k3xTf32, ModifierReads Reads = ModifierReads::kAny>
 struct Tuning {
   static_assert(WarpCount >= 0 && WarpCount <= 32, "attile::sm80::Tuning: up to 32 warps");
   static_assert(ResidentBlocks >= 0, "attile::sm80::Tuning: a negative number of blocks");
@@ -43,6 +50,7 @@ struct Tuning {
   static constexpr int kBlocksPerSm = ResidentBlocks;
   static constexpr Products kProducts = Fp32Products;
   static constexpr int kWarpsN = WarpsN;
+  static constexpr ModifierReads kReads = Reads;
 
   /// The family that attile::ForwardTraits takes by this tuning.
   template <int Br, int Bc, int D, class E, class P, int Dv>
@@ -99,8 +107,9 @@ struct DecodeTuning {
 /// DqWarpsN warps of a row of dQ; each has Br / (Warps / DqWarpsN) rows, a multiple of 16.
 /// Stages   tiles of Q and dO in shared memory: with 2 the next are in flight for a whole step.
 /// Fp32Products  how fp32 is multiplied.
+/// Reads    how a score modifier's data are read.
 template <int Warps = 0, int WarpsN = 0, int DqWarpsN = 0, int ResidentBlocks = 1, int Stages = 1,
-          Products Fp32Products = Products::k3xTf32>
+          Products Fp32Products = Products::k3xTf32, ModifierReads Reads = ModifierReads::kAny>
 struct BackwardTuning {
   static_assert(Warps >= 0 && Warps <= 32, "attile::sm80::BackwardTuning: at most 32 warps");
   static_assert(ResidentBlocks >= 1, "attile::sm80::BackwardTuning: at least 1 block");
@@ -109,6 +118,7 @@ struct BackwardTuning {
   static constexpr int kBlocksPerSm = ResidentBlocks;
   static constexpr int kStages = Stages;
   static constexpr Products kProducts = Fp32Products;
+  static constexpr ModifierReads kReads = Reads;
 
   static constexpr int warps_n(int dim) { return WarpsN > 0 ? WarpsN : dim > 128 ? 2 : 1; }
   static constexpr int warps(int bc, int dim) { return Warps > 0 ? Warps : bc / 16 * warps_n(dim); }

@@ -11,8 +11,6 @@
 #include <attile/kernel/sm90/backward_traits.cuh>
 #include <attile/tile/pipeline.cuh>
 
-#include <cstddef>
-
 namespace attile::sm90 {
 
 /// Arrives at a barrier for this warp. Scope    all lanes of the warp.

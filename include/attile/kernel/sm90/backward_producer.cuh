@@ -2,7 +2,6 @@
 #pragma once
 
 #include <attile/arch/bulk_tensor.cuh>
-#include <attile/arch/device.cuh>
 #include <attile/arch/grid_dependency.cuh>
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/memory.cuh>
@@ -91,8 +90,7 @@ ATTILE_DEVICE void store_words(const TmaBackwardParams<Traits>& p, const WorkTil
 
 /// Loads K and V of a kv block (line 6), and Q, dO, LSE and delta of every tile of rows that sees
 /// it (line 9); with kElementStages also the modifier's elements of their scores. With each tile of
-/// Q goes which rows they are (QStage); after the last one goes a
-/// stage that says so.
+/// Q goes which rows they are (QStage); after the last one goes a stage that says so.
 /// Behind a sequence's last row TMA writes zeros (`ragged`), and LSE and delta are +inf and 0, as
 /// preprocessing writes whole tiles of them. P and dS are 0 there, because the tile is an edge and
 /// the extent hides them, but 0 * NaN is NaN: so no row may be a neighbour's.

@@ -154,14 +154,18 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// Warpgroups that divide the columns of dQ among them: all where dQ has only 64 rows, else 1,
   /// as they divide its rows.
   static constexpr int kDqWarpgroupsN = Br == Bc ? 1 : kConsumers;
+  /// Columns of a panel of K, of which each warpgroup makes dQ of whole ones: 32 where two would
+  /// make dQ of 128 columns for a D of up to 64.
+  static constexpr int kKPanelColumns = kDqWarpgroupsN == 2 && D <= 64 ? 32 : 64;
   /// Columns of Q, K, dK and dQ in shared memory and registers: D, rounded up to whole parts of dQ.
-  static constexpr int kQkColumns = round_up(D, kProductPerWarpgroup  ? 64
-                                                : kDqWarpgroupsN == 1 ? 16
-                                                                      : 64 * kDqWarpgroupsN);
+  static constexpr int kQkColumns =
+      round_up(D, kProductPerWarpgroup  ? 64
+                  : kDqWarpgroupsN == 1 ? 16
+                                        : kKPanelColumns * kDqWarpgroupsN);
   /// Columns of V, dO and dV there: Dv, rounded up to the depth of one wgmma.
   static constexpr int kVColumns = round_up(Dv, 16);
   /// The tiles of K and V that a block keeps, and those of Q and dO that it goes through.
-  using KTile = tile::PanelTile<Bc, kQkColumns, T>;
+  using KTile = tile::PanelTile<Bc, kQkColumns, T, kKPanelColumns / 8>;
   using VTile = tile::PanelTile<Bc, kVColumns, T>;
   using QTile = tile::PanelTile<Br, kQkColumns, T>;
   using DoTile = tile::PanelTile<Br, kVColumns, T>;

@@ -51,18 +51,18 @@ inline arch::BoxedTensor ragged(arch::BoxedTensor boxed, BatchFold fold) {
   if (rows <= 1) boxed.stride_bytes[2] = fold.rows == 1 ? boxed.stride_bytes[4] : 16;
   if (heads == 1 && fold.heads == 1) boxed.stride_bytes[3] = boxed.stride_bytes[4];
   const std::int64_t stride = boxed.stride_bytes[2], batch_stride = boxed.stride_bytes[4];
-  constexpr std::int64_t kTurn = std::int64_t{1} << 34;  // kRaggedRows times it is 2^64
+  constexpr std::int64_t kWrap = std::int64_t{1} << 34;  // kRaggedRows times it is 2^64
   const std::int64_t folded =
       fold.rows > 0 ? fold.rows * stride : fold.heads * boxed.stride_bytes[3];  // of a batch
   const bool folds = batches == 1 || batch_stride == folded;
-  if (!folds || stride <= 0 || stride >= kTurn) boxed.data = nullptr;
+  if (!folds || stride <= 0 || stride >= kWrap) boxed.data = nullptr;
   boxed.size[1] = (batches - 1) * fold.rows + rows + 1;
   boxed.stride_bytes[1] = stride;
   boxed.size[2] = rows > 0 ? kRaggedRows : 0;
   boxed.size[3] = (batches - 1) * fold.heads + heads;
   if (boxed.size[1] > INT_MAX || boxed.size[3] > INT_MAX) boxed.data = nullptr;
   boxed.size[4] = kRaggedRows + 1;
-  boxed.stride_bytes[4] = kTurn - stride;
+  boxed.stride_bytes[4] = kWrap - stride;
   return boxed;
 }
 

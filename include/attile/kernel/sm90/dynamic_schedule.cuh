@@ -8,7 +8,6 @@
 #include <attile/core/index.h>
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
-#include <attile/core/tile_slots.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>

@@ -5,7 +5,6 @@
 #include <attile/arch/tensor_map.cuh>
 #include <attile/core/config.h>
 #include <attile/core/index.h>
-#include <attile/core/math.h>
 #include <attile/core/status.h>
 #include <attile/core/tile_modifier.h>
 #include <attile/core/work_tile.h>

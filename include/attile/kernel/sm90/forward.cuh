@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <attile/arch/architectures.cuh>
 #include <attile/arch/device.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/arch/warpgroup.cuh>
@@ -45,9 +44,9 @@
 //              Stages      lane i           as a bias, for each tile that its rows see
 //   rows[i]    kRow-       load_q, lane i   consumer i: which rows Q[i] has, and which tiles of K
 //              Buffers                      and V they see. It has no barriers of its own: it is
-//                                           written before Q[i] is full, and read
-//                                           until O of these rows is stored, when Q[i] may hold
-//                                           later rows: so there are more of them than stages of Q
+//                                           written before Q[i] is full, and read until O of these
+//                                           rows is stored, when Q[i] may hold later rows: so there
+//                                           are more of them than stages of Q
 //   work tile  1           run_scheduler    load_kv of K and of V, and load_q of every consumer
 //                                           (work_tile_full, work_tile_empty)
 //
@@ -60,11 +59,10 @@
 // stages of V (transpose_v); where V is transposed ahead (transpose_v.cuh), lane 0 of warp 1
 // loads it. P is e4m3, and O an fp32 sum of the products (ForwardOutput).
 //
-// A stage of K is free when all consumers have made S of it, and with kWords have applied the
-// score modifier, or have skipped it, and a stage of V
-// when all have made P V of it or have skipped it. Q[i] is free when S of its last tile is made, or
-// where its rows see no tile at once: then it is not read. A consumer releases a stage by its four
-// warps, one arrival each (tile::Pipeline).
+// A stage of K is free when all consumers have made S of it, and with kWords have applied the score
+// modifier, or have skipped it; a stage of V when all have made P V of it or have skipped it. Q[i]
+// is free when S of its last tile is made, or, where its rows see no tile, at once: then it is not
+// read. A consumer releases a stage by its four warps, one arrival each (tile::Pipeline).
 //
 // For rows that see n tiles a consumer does:
 //
@@ -90,7 +88,8 @@
 // i has rotates from tile to tile (load_q).
 //
 // Tiles of K and V are visited from the first to the last that any row sees, or with kDescends from
-// the last to the first, or in the order of block lists: kv_tile(step).
+// the last to the first, or in the order of block lists: kv_tile(step). With block lists load_kv
+// writes that number beside K, ahead of its copy, and the lane that releases K reads it.
 //
 // Edges. Tiles ahead of the first one that any row of the work tile sees, and behind the last one,
 // are not loaded; those ahead of a consumer's first one, and behind its last one, it skips. A tile

@@ -130,8 +130,10 @@ class ForwardConsumer {
   ATTILE_DEVICE void kv_loop() {
     ATTILE_UNROLL_BY(1)
     for (int step = kv_tiles_.first + 1; step < kv_tiles_.last; ++step) {
-      const int kv_tile = kv_tile_of(step);
+      int kv_tile = 0;
+      if constexpr (!Traits::kListsBlocks) kv_tile = kv_tile_of(step);
       start_scores_and_output(step);  // line 8, of this tile, and line 10, of the tile before
+      if constexpr (Traits::kListsBlocks) kv_tile = kv_tile_of(step);
       const auto thresholds = rescale_thresholds();
       const auto modifier = modifier_of(kv_tile);
       tile::wait_product<Traits::kOverlaps>(s_frag_);  // S is made; P V may be under way
@@ -276,11 +278,8 @@ class ForwardConsumer {
     const WorkTile at = rows().at(p_);
     const auto coord = p_.coord(at, warpgroup_, kv_tile * Traits::kBc);
     const auto& policies = p_.policies_in_tile(kv_tiles_.full(step));
-    if (p_.is_full(at, kv_tiles_, step, kv_tile)) {
-      tile::modify_and_mask<false>(s_frag_, coord, modifier, policies);
-    } else {
-      tile::modify_and_mask<true>(s_frag_, coord, modifier, policies);
-    }
+    tile::modify_and_mask(s_frag_, coord, modifier, policies,
+                          p_.is_full(at, kv_tiles_, step, kv_tile));
   }
   /// Makes P of S, adds to l (line 9), and makes dropout(P) the left operand of P V.
   ATTILE_DEVICE void make_probabilities(int kv_tile) {
@@ -362,13 +361,11 @@ class ForwardConsumer {
 
   /// The rows that are computed. They are read back from shared memory, which spares registers.
   ATTILE_DEVICE const Rows& rows() const { return smem_.rows(warpgroup_, number_); }
-  /// Returns the tile of K and V of a step. With block lists the answer comes from device memory,
-  /// and is asked for before products are waited for.
+  /// Returns the tile of K and V of a step; with block lists K is there. Scope    a warp's lanes.
   ATTILE_DEVICE int kv_tile_of(int step) const {
+    if constexpr (Traits::kListsBlocks) return smem_.read_kv_tile(k_state_.stage);
     if constexpr (Traits::kFromDiagonal) return p_.from_diagonal(rows().lengths.tile, step);
-    WorkTile at = rows().at(p_);
-    at.kv_tiles = kv_tiles_;
-    return p_.kv_tile(at, step);
+    return p_.kv_tile(rows().at(p_), step);
   }
   /// Sets m = -inf and l = 0 for the rows that are computed next (line 5).
   ATTILE_DEVICE void reset_state() {

@@ -4,9 +4,9 @@
 #include <attile/arch/tensor_map.cuh>
 #include <attile/core/args.h>
 #include <attile/core/check.h>
+#include <attile/core/config.h>
 #include <attile/core/math.h>
 #include <attile/core/status.h>
-#include <attile/core/tensor.h>
 #include <attile/kernel/sm90/boxed.cuh>
 #include <attile/kernel/sm90/element_tiles.cuh>
 #include <attile/kernel/sm90/forward_traits.cuh>

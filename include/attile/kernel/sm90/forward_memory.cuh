@@ -52,6 +52,15 @@ struct ForwardMemory {
   ATTILE_DEVICE int& is_end_of_v(int stage) const {
     return reinterpret_cast<int*>(data + Traits::kLastVOffset)[stage];
   }
+  /// The number of the tile that a stage of K has; only with kListsBlocks.
+  ATTILE_DEVICE int& kv_tile(int stage) const {
+    return reinterpret_cast<int*>(data + Traits::kKvTileOffset)[stage];
+  }
+  /// Returns that number. It is read by the lane that releases the stage, and used, which the
+  /// release must not overtake. Scope    all lanes of a consumer warp.
+  ATTILE_DEVICE int read_kv_tile(int stage) const {
+    return arch::uniform(arch::thread_index() % arch::kWarpSize == 0 ? kv_tile(stage) : 0);
+  }
   /// The score modifier's words of a stage of K; only with kWords.
   ATTILE_DEVICE typename Traits::Word* words(int stage) const {
     return reinterpret_cast<typename Traits::Word*>(data + Traits::kWordOffset +

@@ -2,14 +2,13 @@
 #pragma once
 
 #include <attile/arch/tensor_map.cuh>
+#include <attile/arch/thread.cuh>
 #include <attile/core/args.h>
 #include <attile/core/check.h>
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
 #include <attile/core/status.h>
-#include <attile/core/tensor.h>
-#include <attile/core/tile_slots.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/forward/forward_kernel.cuh>
 #include <attile/kernel/sm90/boxed.cuh>
@@ -17,12 +16,11 @@
 #include <attile/kernel/sm90/forward_map_params.cuh>
 #include <attile/kernel/sm90/forward_traits.cuh>
 #include <attile/kernel/sm90/transpose_v.cuh>
-#include <attile/tile/online_softmax.h>
+#include <attile/tile/factor_of_p.h>
 #include <attile/tile/scores.cuh>
 
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 namespace attile::sm90 {
 
@@ -42,10 +40,11 @@ struct SchedulerParams {
 template <>
 struct SchedulerParams<false> {};
 
-/// Holds the keys of a box of K and V where they lie in pages.
+/// Holds the keys of a box of K and V where they lie in pages, how many boxes a tile has, and how
+/// many tiles have no more of them than a warp has lanes.
 template <bool kThere>
 struct PageParams {
-  int box_keys = 0;
+  int box_keys = 0, boxes = 1, tiles = 1;
 };
 template <>
 struct PageParams<false> {};
@@ -101,7 +100,11 @@ struct TmaForwardParams : ForwardParams<Traits> {
     if constexpr (Traits::SequencesType::kUniform && !kEvenRows<Traits>) {
       sections = sections_of(args);
     }
-    if constexpr (Problem<Traits>::kPaged) pages.box_keys = sm90::box_keys(args, Traits::kBc);
+    if constexpr (Problem<Traits>::kPaged) {
+      pages.box_keys = sm90::box_keys(args, Traits::kBc);
+      pages.boxes = Traits::kBc / pages.box_keys;
+      pages.tiles = arch::kWarpSize / pages.boxes;
+    }
   }
   /// Returns the bytes of scratch memory of a call: 16, and V where it is transposed ahead.
   static std::size_t workspace_bytes(const typename Traits::Args& args) {
@@ -304,10 +307,10 @@ struct TmaForwardParams : ForwardParams<Traits> {
 template <class Traits, class PackedHeads>
 bool packing_pays(const typename Traits::Args& args) {
   const HeadPacking packing(args.q_heads / args.kv_heads);
-  const std::int64_t apart =
+  const std::int64_t unpacked =
       packing.heads * batch_head_time(args.q_len, Traits::kConsumers, kWarpgroupRows);
   const std::int64_t packed = batch_head_time(args.q_len, PackedHeads::kConsumers, packing.rows);
-  return packing.heads > 1 && 10 * packed <= 9 * apart;
+  return packing.heads > 1 && 10 * packed <= 9 * unpacked;
 }
 
 }  // namespace attile::sm90

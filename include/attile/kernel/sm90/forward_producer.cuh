@@ -4,7 +4,6 @@
 #include <attile/arch/thread.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/config.h>
-#include <attile/core/sequences.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/sm90/dynamic_schedule.cuh>
 #include <attile/kernel/sm90/forward_memory.cuh>
@@ -26,33 +25,85 @@
 
 namespace attile::sm90 {
 
-/// Begins the copies of one tile of K or V, once its stage is empty. Where keys lie in pages a tile
-/// comes in several boxes, of each of which a lane looks up the page: of its first one while the
-/// stage is still read.
+/// Begins the copies of tiles of K and V, each once its stage is empty.
 /// Scope    all lanes of a warp where keys lie in pages, else one.
-template <class Traits, class Pipeline>
-ATTILE_DEVICE void load_kv_tile(const TmaForwardParams<Traits>& p, const WorkTile& at, int kv_tile,
-                                const Pipeline& pipeline, const typename Pipeline::State& state,
-                                const arch::TensorMap& map) {
-  const int key0 = kv_tile * Traits::kBc;
-  if constexpr (Problem<Traits>::kPaged) {
-    const int lane = arch::thread_index() % arch::kWarpSize, rows = p.pages.box_keys;
-    int row = lane * rows;
-    arch::TmaCoord box{};
-    if (row < Traits::kBc) box = p.keys_in_page(at, key0 + row);
-    if (lane == 0) pipeline.producer_acquire(state);
-    arch::warp_barrier();  // the stage is empty before lanes fill it
-    ATTILE_UNROLL_BY(1)
-    while (row < Traits::kBc) {
-      pipeline.load(state, map, box, row);
-      row += arch::kWarpSize * rows;
-      if (row < Traits::kBc) box = p.keys_in_page(at, key0 + row);
-    }
-  } else {
-    pipeline.producer_acquire(state);
-    pipeline.load(state, map, p.keys(at, key0));
+template <class Traits, bool kPaged = Problem<Traits>::kPaged>
+class KvLoader {
+ public:
+  ATTILE_DEVICE explicit KvLoader(const TmaForwardParams<Traits>& p) : p_(p) {}
+
+  /// Goes to a step of a work tile, which has to stay where it is, and its tile of keys. Steps are
+  /// gone through one after another.
+  ATTILE_DEVICE void go_to(const WorkTile& at, int /*step*/, int kv_tile) {
+    at_ = &at, kv_tile_ = kv_tile;
+    if constexpr (kFindsAhead) box_ = box();
   }
-}
+  /// Loads K or V of that tile.
+  template <class Pipeline>
+  ATTILE_DEVICE void load(const Pipeline& pipeline, const typename Pipeline::State& state,
+                          const arch::TensorMap& map) const {
+    pipeline.producer_acquire(state);
+    if constexpr (kFindsAhead) {
+      pipeline.load(state, map, box_);
+    } else {
+      pipeline.load(state, map, box());
+    }
+  }
+
+ private:
+  /// Whether a box is found while the stage is still read. With lengths on the device, 512 rows on
+  /// 32k keys then take 0.97 of the time (H200, 2026-11-26, bench/log/tuning-decode.md). With fp8
+  /// three consumers leave no registers for it.
+  static constexpr bool kFindsAhead = !Traits::SequencesType::kUniform && !Traits::kFp8Values;
+
+  ATTILE_DEVICE arch::TmaCoord box() const { return p_.keys(*at_, kv_tile_ * Traits::kBc); }
+
+  const TmaForwardParams<Traits>& p_;
+  const WorkTile* at_ = nullptr;
+  int kv_tile_ = 0;
+  arch::TmaCoord box_{};
+};
+
+/// Does so where keys lie in pages, and a tile comes in up to 32 boxes. The lanes look up the pages
+/// of as many next tiles as have 32 boxes, which is worth 1 to 3 % beside a lookup for each tile.
+/// All lanes wait for a stage: while one lane did, and the others waited for that one, V came later
+/// and a call took 1.06 times as long (H200, 2026-11-26, bench/log/tuning-decode.md).
+template <class Traits>
+class KvLoader<Traits, true> {
+ public:
+  ATTILE_DEVICE explicit KvLoader(const TmaForwardParams<Traits>& p)
+      : p_(p), own_tile_(lane() / p.pages.boxes) {}
+
+  ATTILE_DEVICE void go_to(const WorkTile& at, int step, int /*kv_tile*/) {
+    ++tile_;
+    if (step > at.kv_tiles.first && tile_ < p_.pages.tiles) return;
+    tile_ = 0;
+    const int own_step = step + own_tile_;
+    if (own_tile_ < p_.pages.tiles && own_step < at.kv_tiles.last) {
+      box_ = p_.keys_in_page(at, p_.kv_tile(at, own_step) * Traits::kBc + row());
+    }
+  }
+  template <class Pipeline>
+  ATTILE_DEVICE void load(const Pipeline& pipeline, const typename Pipeline::State& state,
+                          const arch::TensorMap& map) const {
+    pipeline.await_empty(state);
+    if (lane() == 0) static_cast<void>(pipeline.expect(state, Pipeline::kTileBytes));
+    arch::warp_barrier();  // the bytes are expected before they arrive
+    if (tile_ == own_tile_) pipeline.load(state, map, box_, row());
+  }
+
+ private:
+  ATTILE_DEVICE static int lane() { return arch::thread_index() % arch::kWarpSize; }
+  /// Returns the first row of this lane's box in its tile.
+  ATTILE_DEVICE int row() const {
+    return (lane() - own_tile_ * p_.pages.boxes) * p_.pages.box_keys;
+  }
+
+  const TmaForwardParams<Traits>& p_;
+  int own_tile_;  // of which of the tiles whose boxes the lanes hold this lane's box is
+  int tile_ = 0;  // which of them is loaded
+  arch::TmaCoord box_{};
+};
 
 /// Returns whether V in fp8 has been transposed ahead of the kernel.
 template <class Traits>
@@ -62,20 +113,17 @@ ATTILE_DEVICE bool is_transposed_ahead(const TmaForwardParams<Traits>& p) {
 
 /// Loads K or V of all tiles from the first to the last that any row of each of the block's work
 /// tiles sees; V in fp8 beside K, for the warps that transpose it. `pipeline`, `map`: those of K or
-/// of V, and with V in fp8 those of K.
+/// of V, and with V in fp8 those of K; `kOfKeys`: whether it is that of K, of which a stage says
+/// which tile it has, with kListsBlocks.
 /// Behind a sequence's last key TMA writes zeros (`ragged`). The mask replaces such a score by
 /// -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there.
 /// Scope    Traits::kKvLanes lanes of a warp, from the first one on.
-template <class Traits, class Pipeline>
+template <bool kOfKeys, class Traits, class Pipeline>
 ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
                            const arch::TensorMap& map) {
   constexpr int kLanes = Traits::kKvLanes;
-  const auto load = [&](const WorkTile& at, int step, const auto& to, auto& state,
-                        const arch::TensorMap& from) {
-    load_kv_tile(p, at, p.kv_tile(at, step), to, state, from);
-    state.advance();
-  };
+  KvLoader<Traits> loader(p);
   typename Pipeline::State state;
   [[maybe_unused]] typename Traits::LoadedVPipeline::State v_state;
   [[maybe_unused]] const auto load_fp8_v = [&](const WorkTile& at, int step) {
@@ -88,7 +136,8 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
         return;
       }
     }
-    load(at, step, smem.loaded_v(), v_state, p.maps.v);
+    loader.load(smem.loaded_v(), v_state, p.maps.v);
+    v_state.advance();
   };
   auto schedule = schedule_of_thread(p, block, smem, kLanes);
   for (; schedule.more(); schedule.next()) {
@@ -105,7 +154,14 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
       if constexpr (Traits::kHasScheduler) {
         if (step == allows_at) schedule.allow_next();
       }
-      load(at, step, pipeline, state, map);
+      const int kv_tile = p.kv_tile(at, step);
+      if constexpr (kOfKeys && Traits::kListsBlocks) {
+        pipeline.await_empty(state);
+        if (arch::thread_index() % arch::kWarpSize == 0) smem.kv_tile(state.stage) = kv_tile;
+      }
+      loader.go_to(at, step, kv_tile);
+      loader.load(pipeline, state, map);
+      state.advance();
       if constexpr (Traits::kFp8Values) {
         if (!is_transposed_ahead(p)) load_fp8_v(at, step);
       }
@@ -281,7 +337,7 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
   const int q_warpgroup = thread - 2 * arch::kWarpSize;
   constexpr int kLanes = Traits::kKvLanes;
   const int v_lane = thread - arch::kWarpSize;
-  if (thread < kLanes) load_kv(p, block, smem, smem.k(), p.maps.k);
+  if (thread < kLanes) load_kv<true>(p, block, smem, smem.k(), p.maps.k);
   if constexpr (Traits::kFp8Values) {
     const int warp = arch::uniform(thread / arch::kWarpSize);
     if (!is_transposed_ahead(p)) {
@@ -291,7 +347,7 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
       if (v_lane == 0) load_transposed_v(p, block, smem);
     }
   } else {
-    if (0 <= v_lane && v_lane < kLanes) load_kv(p, block, smem, smem.v(), p.maps.v);
+    if (0 <= v_lane && v_lane < kLanes) load_kv<false>(p, block, smem, smem.v(), p.maps.v);
   }
   if (0 <= q_warpgroup && q_warpgroup < Traits::kConsumers) load_q(p, block, smem, q_warpgroup);
   if constexpr (Traits::kHasScheduler) {

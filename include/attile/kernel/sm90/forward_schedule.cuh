@@ -4,7 +4,6 @@
 #include <attile/arch/math.h>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
-#include <attile/core/mask.h>
 #include <attile/core/schedule.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/sm90/forward_params.cuh>

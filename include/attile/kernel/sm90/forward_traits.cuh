@@ -9,7 +9,7 @@
 #include <attile/core/dropout.h>
 #include <attile/core/fp8.h>
 #include <attile/core/math.h>
-#include <attile/core/tile_modifier.h>
+#include <attile/core/score_mod.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/problem/kernel_traits.h>
 #include <attile/kernel/sm90/element_tiles.cuh>
@@ -22,7 +22,6 @@
 
 #include <cstddef>
 #include <type_traits>
-#include <utility>
 
 namespace attile::sm90 {
 
@@ -34,6 +33,7 @@ struct TmaForwardParams;
 ///         warpgroups, Bc a multiple of 16.
 /// D, Dv   the largest head_dim and head_dim_v that the kernel takes, up to 256; smaller ones are
 ///         padded inside.
+/// E, P    Elements and PolicyBundle, as for KernelTraits.
 template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType = Tuning<>>
 struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using T = typename E::Operand;
@@ -89,6 +89,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// relative precision in 16 bits, or in e4m3 2^8.85, which rounds to 448, its largest number.
   /// Units: log2.
   static constexpr float kRescaleThreshold = kFp8Values ? 8.85f : 8.0f;
+  /// Whether a stage of K says which tile it has (ForwardMemory::kv_tile): the thread that loads K
+  /// reads that in block lists, which took the consumers 5 to 11 % of their time (H200).
+  static constexpr bool kListsBlocks = BlockListMask<typename P::MaskType>;
   /// Stages of the pipelines of K and of V.
   static constexpr int kStages = TuningType::kStages;
   /// Whether a tile has rows of several query heads of one kv head (HeadPacking).
@@ -253,15 +256,17 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
   static constexpr int kPipelineBarriers =
       2 * (kConsumers * (kQStages + kElementStages) + 2 * kStages + kLoadedVStages);
-  /// Where the ends of V (ForwardMemory::is_end_of_v) and the scheduler's work tile begin, and the
-  /// bytes of dynamic shared memory of a block.
+  /// Where the ends of V (ForwardMemory::is_end_of_v), the scheduler's work tile and the numbers of
+  /// listed tiles begin, and the bytes of dynamic shared memory of a block.
   static constexpr std::size_t kLastVOffset =
       kBarrierOffset + sizeof(arch::Mbarrier) * (kPipelineBarriers + kScheduleBarriers);
   static constexpr std::size_t kWorkTileOffset =
       round_up<std::size_t>(kLastVOffset + sizeof(int) * kLoadedVStages, 16);
-  static constexpr std::size_t kSharedBytes = kHasScheduler
-                                                  ? kWorkTileOffset + sizeof(WorkTile)
-                                                  : kLastVOffset + sizeof(int) * kLoadedVStages;
+  static constexpr std::size_t kKvTileOffset = kHasScheduler
+                                                   ? kWorkTileOffset + sizeof(WorkTile)
+                                                   : kLastVOffset + sizeof(int) * kLoadedVStages;
+  static constexpr std::size_t kSharedBytes =
+      kKvTileOffset + (kListsBlocks ? sizeof(int) * kStages : 0);
   static_assert(
       kSharedBytes <= arch::kMaxSharedBytes,
       "attile::sm90::ForwardTraits: the tiles of Q, K, V and O take more than the "

@@ -3,7 +3,6 @@
 
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/memory.cuh>
-#include <attile/arch/shared_memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/arch/wgmma.cuh>
 #include <attile/core/config.h>

@@ -2,10 +2,8 @@
 #pragma once
 
 #include <attile/core/args.h>
-#include <attile/core/check.h>
-#include <attile/core/config.h>
 #include <attile/core/modifier_gradient.h>
-#include <attile/core/score_mod.h>
+#include <attile/core/status.h>
 #include <attile/core/tile_modifier.h>
 #include <attile/kernel/sm90/tuning.h>
 

@@ -21,7 +21,6 @@
 #include <attile/kernel/sm90/score_consumer.cuh>
 #include <attile/tile/mma_operands.cuh>
 #include <attile/tile/mma_tile.cuh>
-#include <attile/tile/pipeline.cuh>
 #include <attile/tile/scores.cuh>
 #include <attile/tile/warpgroup.cuh>
 
@@ -153,18 +152,18 @@ struct HandedScores {
   ATTILE_DEVICE static constexpr int col_offset(int c) { return Rows::col_offset(c); }
   ATTILE_DEVICE static constexpr bool has_row(int) { return true; }
   ATTILE_DEVICE static constexpr bool has_col(int) { return true; }
-  ATTILE_DEVICE Score at(int r, int c) const { return {place(r, c)}; }
+  ATTILE_DEVICE Score at(int r, int c) const { return {address(r, c)}; }
 
   ATTILE_DEVICE void store(Registers& s) const {
     ATTILE_UNROLL
     for (int r = 0; r < kRegRows; ++r) {
       ATTILE_UNROLL
-      for (int c = 0; c < kRegCols; ++c) *place(r, c) = Rows{s}.at(r, c);
+      for (int c = 0; c < kRegCols; ++c) *address(r, c) = Rows{s}.at(r, c);
     }
   }
 
  private:
-  ATTILE_DEVICE float* place(int r, int c) const {
+  ATTILE_DEVICE float* address(int r, int c) const {
     return data + (r * kRegCols + c) * arch::kWarpgroupSize +
            arch::thread_index() % arch::kWarpgroupSize;
   }

@@ -3,7 +3,6 @@
 
 #include <attile/arch/bulk_tensor.cuh>
 #include <attile/arch/opaque.h>
-#include <attile/arch/tensor_map.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/arch/wgmma.cuh>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <attile/arch/attributes.h>
 #include <attile/arch/boxed_tensor.h>
 #include <attile/core/config.h>
 #include <attile/core/math.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <attile/core/args.h>
 #include <attile/core/math.h>
 #include <attile/kernel/backward/dq_mode.h>
 
@@ -42,9 +41,8 @@ enum class ModifierWords { kNone, kColumns, kDiagonals };
 ///             under which tiles of rows see very different numbers of keys.
 /// ReadWords   what a stage of K has beside the tile, of what the score modifier reads.
 /// OutputParts with V in fp8 and promoted sums (Fp8Sums): into how many parts the columns of P V
-/// are
-///             cut, one of which is in registers beside O. With one P V is made beside the maximum
-///             of the next scores; with more all but the last part are made before it.
+///             are cut, one of which is in registers beside O. With one P V is made beside the
+///             maximum of the next scores; with more all but the last part are made before it.
 /// Orders      consumers begin S one after another, as they do with dropout.
 /// Overlaps    a consumer makes S beside P V of the tile before. Without it S, and sums of P V, are
 ///             not in registers at the same time.

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <attile/arch/attributes.h>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/thread.cuh>
-#include <attile/core/args.h>
-#include <attile/core/config.h>
 #include <attile/core/index.h>
 #include <attile/core/score_mod.h>
 #include <attile/kernel/backward/score_gradient.cuh>

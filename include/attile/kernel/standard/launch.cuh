@@ -133,6 +133,26 @@ cudaError_t store_rows(const Tensor<T>& out, const float* sums, int batch, int h
       kRowsPerBlock * arch::kWarpSize, 0, stream, out, sums, batch, heads, rows, dim);
 }
 
+/// Computes the gradients of a problem without scores: those of the sinks, and zeros for others.
+template <class Args>
+cudaError_t gradient_without_scores(const Args& args, const Sizes& sizes, float* sink_parts,
+                                    cudaStream_t stream) {
+  using T = typename Args::ElementType;
+  if (sizes.rows > 0 && sink_parts != nullptr) {
+    if (const auto error = launch_gradient<Args, T>(args, sizes, nullptr, nullptr, nullptr, nullptr,
+                                                    nullptr, sink_parts, stream)) {
+      return error;
+    }
+  }
+  if (const auto error = launch_sinks(args, sink_parts, stream)) return error;
+  const auto clear = [&](const Tensor<T>& t, int heads, int rows, int dim) {
+    return store_rows(t, nullptr, args.batch, heads, rows, dim, stream);
+  };
+  if (const auto error = clear(args.dq, args.q_heads, args.q_len, sizes.dim.qk)) return error;
+  if (const auto error = clear(args.dk, args.kv_heads, args.kv_len, sizes.dim.qk)) return error;
+  return clear(args.dv, args.kv_heads, args.kv_len, sizes.dim.v);
+}
+
 /// Computes dK or dV = alpha * (sum of X^T Y over a kv head's query heads), by fp32 sums if given.
 template <class T>
 cudaError_t group_gradient(const Products& products, ProductSize size, float alpha,

@@ -9,13 +9,11 @@
 #include <attile/core/array.h>
 #include <attile/core/config.h>
 #include <attile/core/element.h>
-#include <attile/core/math.h>
 #include <attile/core/tensor.h>
 #include <attile/core/vec.h>
 
 #include <cub/block/block_reduce.cuh>
 
-#include <cstddef>
 #include <cstdint>
 
 // The kernels of standard attention share these pieces. One block works on one row of scores.

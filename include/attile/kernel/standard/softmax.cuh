@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <attile/arch/attributes.h>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/math.h>
 #include <attile/arch/thread.cuh>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <attile/core/args.h>
 #include <attile/core/check.h>
 #include <attile/core/math.h>
 

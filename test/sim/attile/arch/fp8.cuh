@@ -42,10 +42,19 @@ float fp8_in_word(std::uint32_t word, int i) {
   return to_float(x);
 }
 
-template <class F, class T>
+template <class F>
+constexpr float fp8_unit() {
+  return Fp8Format<F>::kIsE4m3 ? 256.0f : 1.0f;
+}
+
+template <class F, class T, bool kApart = false, bool kInUnit = false>
 void widen(std::uint32_t word, std::uint32_t& low, std::uint32_t& high) {
-  low = word_of(from_floats<T>(fp8_in_word<F>(word, 0), fp8_in_word<F>(word, 1)));
-  high = word_of(from_floats<T>(fp8_in_word<F>(word, 2), fp8_in_word<F>(word, 3)));
+  if (kApart) word = swap_middle_bytes(word);
+  const auto element = [&](int i) {
+    return fp8_in_word<F>(word, i) / (kInUnit ? fp8_unit<F>() : 1.0f);
+  };
+  low = word_of(from_floats<T>(element(0), element(1)));
+  high = word_of(from_floats<T>(element(2), element(3)));
 }
 
 template <class FA, class FB>

@@ -3,7 +3,7 @@
 
 #include <attile/core/config.h>
 #include <attile/core/index.h>
-#include <attile/core/score_mod.h>
+#include <attile/core/modifier_gradient.h>
 
 #include <cmath>
 #include <cstdint>
@@ -16,41 +16,41 @@ namespace attile {
 /// not written.
 /// Units    kMagnitudes: sums of absolute values.
 template <class Real, bool kMagnitudes = false>
-class LearnedSums {
+class ModifierGradientSums {
  public:
   template <class S>
-  LearnedSums(const S& mod, const ScoreShape& shape) {
+  ModifierGradientSums(const S& mod, const ScoreShape& shape) {
     for (std::int64_t n = 0; n < gradient_lines(mod, shape); ++n) {
       if constexpr (kHasGradient<S>) {
         const GradientLine line = mod.gradient_line(n, shape);
-        for (int i = 0; i < line.count; ++i) places_.push_back(line.first + i * line.stride);
+        for (int i = 0; i < line.count; ++i) addresses_.push_back(line.first + i * line.stride);
       }
     }
-    for (const float* place : places_) sums_[place] = 0;
+    for (const float* address : addresses_) sums_[address] = 0;
   }
 
   /// Adds x to the sum of an address. Marked for both sides, since nvcc compiles its callers, the
   /// modifiers, for both.
   struct Add {
-    LearnedSums* sums;
-    void (*add)(LearnedSums&, const float*, Real);
+    ModifierGradientSums* sums;
+    void (*add)(ModifierGradientSums&, const float*, Real);
 
     ATTILE_HOST_DEVICE void operator()(const float* where, Real x) const { add(*sums, where, x); }
   };
   Add add() {
-    return {this, [](LearnedSums& s, const float* where, Real x) {
+    return {this, [](ModifierGradientSums& s, const float* where, Real x) {
               s.sums_.at(where) += kMagnitudes ? std::abs(x) : x;
             }};
   }
 
   std::vector<double> values() const {
     std::vector<double> values;
-    for (const float* place : places_) values.push_back(sums_.at(place));
+    for (const float* address : addresses_) values.push_back(sums_.at(address));
     return values;
   }
 
  private:
-  std::vector<const float*> places_;
+  std::vector<const float*> addresses_;
   std::unordered_map<const float*, Real> sums_;
 };
 
