@@ -220,8 +220,7 @@ ATTILE_DEVICE void probabilities_and_factor(Edge edge, Registers& p_frag, Regist
   using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
   const float score_scale = kIsIdentity<S> ? p.scale : 1.0f;
   constexpr bool kHasDropout = std::remove_cvref_t<decltype(p.policies)>::DropoutType::kEnabled;
-  // With a derivative of 1 the two are the same, but where dropout is in one alone. A copy takes no
-  // registers.
+  // With a derivative of 1 both are the same, unless only one has dropout. A copy is free.
   constexpr bool kAreOne = !kNeedsScores<S> && (!kHasDropout || Keep::kSigns);
   // P of a score of -inf is 0; where its derivative is NaN, their product has to be 0, too.
   constexpr bool kHides = kMayHide<S> && kNeedsScores<S>;
