@@ -82,6 +82,8 @@ class Pipeline {
  public:
   using State = PipelineState<kStages>;
   static constexpr std::size_t kBytes = kStages * Tile::kBytes;
+  /// The bytes that the copies of one tile bring.
+  static constexpr int kTileBytes = Tile::kRows * kRowBytes;
 
   ATTILE_DEVICE Pipeline(unsigned char* data, arch::Mbarrier* barriers)
       : data_(data), barriers_(barriers) {}
