@@ -101,7 +101,7 @@ std::int64_t forward_blocks(const typename Traits::Args& args) {
 
 /// Returns the size of the fp32 sums of a 16-bit O. Units: bytes.
 template <class Traits>
-std::size_t forward_workspace(const typename Traits::Args& args) {
+std::size_t forward_bytes(const typename Traits::Args& args) {
   if (Traits::kSumsInOutput) return 16;
   const int v = head_dims(args, Traits::kD, Traits::kDv).v;
   const RowShape shape = args.sequences.q_shape(args.batch, args.q_len);
@@ -113,7 +113,7 @@ std::size_t forward_workspace(const typename Traits::Args& args) {
 template <class Traits>
 std::size_t needed_bytes(const typename Traits::Args& args) {
   if constexpr (Traits::kDirection == Direction::kForward) {
-    return forward_workspace<Traits>(args);
+    return forward_bytes<Traits>(args);
   } else {
     return backward_workspace<Traits>(args).bytes;
   }
