@@ -39,7 +39,9 @@ struct NamedKernels {
 bool compiled() {
   using E4m3 = __nv_fp8_e4m3;
   using Bf16 = __nv_bfloat16;
-  return each_16_bit_policy(NamedKernels{}) &&
+  using Sinks = ForwardArgs<Bf16, Causal, NoScoreMod, NoDropout, Uniform, Sink<>>;
+  using SinkTraits = sm90::DefaultForwardTraits<Sinks, 64, 64, sm90::TileSet::kLong>;
+  return forward_kernel<SinkTraits> != nullptr && each_16_bit_policy(NamedKernels{}) &&
          each_fp8_policy<Elements<E4m3, E4m3, E4m3, Bf16>,
                          Elements<E4m3, E4m3, E4m3, Bf16, Fp8Sums::kUnpromoted>>(NamedKernels{});
 }
