@@ -97,7 +97,8 @@ class Inputs:
 
 
 def gradients(results):
-    return dict(zip(("dq", "dk", "dv", "dsinks"), results))  # those that there are
+    named = zip(("dq", "dk", "dv", "dsinks"), results)
+    return {name: gradient for name, gradient in named if gradient is not None}
 
 
 # ---- attile --------------------------------------------------------------------------------------
