@@ -65,11 +65,12 @@ constexpr bool defaults_fit() {
 }
 static_assert(defaults_fit<__half>() && defaults_fit<float>());
 
-/// Offsets that fall give more rows than there are, and with fixed splits more parts than scratch
-/// memory has room for: nothing is accessed out of bounds.
-void run_falling_offsets() {
+/// Offsets that fall give more rows than there are, and more parts than scratch memory has room
+/// for: nothing is accessed out of bounds.
+void run_falling_offsets(bool fills) {
   using Traits = KernelsOf<Fixed, __half, Policy::kPackedCausal>::Forward;
-  constexpr int kRows = 32, kKeys = 64, kHeads = 4, kBatch = 9;
+  constexpr int kRows = 32, kHeads = 4, kBatch = 9;
+  const int kKeys = fills ? 2 * Traits::kBc : 64;
   std::vector<int> cu_q, cu_k;
   for (int b = 0; b <= kBatch; ++b) {
     cu_q.push_back(b % 2 * kRows);
@@ -90,7 +91,7 @@ void run_falling_offsets() {
       .q_len = kRows,
       .kv_len = kKeys,
       .sequences = {offsets_q.get(), offsets_k.get(), kRows, kKeys},
-      .splits = attile::Splits::fixed(Traits::kBc),
+      .splits = fills ? attile::Splits::fill() : attile::Splits::fixed(Traits::kBc),
   };
   const attile::WorkspaceSize size = attile::workspace_size<Traits>(args);
   REQUIRE(bool(size));
@@ -208,7 +209,8 @@ const bool kRegistered = [] {
         {3, 2, 1, 9, 32, {32, 48, 301}}, run);
     CHECK(machine_reports() == "");
   });
-  suite.test("packed_causal", "forward", "falling_offsets", run_falling_offsets);
+  suite.test("packed_causal", "forward", "falling_offsets", [] { run_falling_offsets(false); });
+  suite.test("packed_causal", "forward", "falling_offsets_fill", [] { run_falling_offsets(true); });
   suite.test("key_padding", "forward", "bits_beside_padding", check_bits_beside_padding);
 
   using Cached = FillCalls<kCachedCausal>;

@@ -95,7 +95,8 @@ struct DecodeParams : Problem<Traits> {
     const int each = runs_per_row_tile_of(args);
     const std::int64_t runs = tiles_of(args) * each, most = most_blocks(args);
     const bool is_for_all = each == 0 || runs >= most - most / 8;
-    return min<std::int64_t>(is_for_all ? unit_bound(args) : runs, kMostBlocks);
+    const std::int64_t units = unit_bound(args);
+    return min(is_for_all ? units : min(units, runs), std::int64_t{kMostBlocks});
   }
   /// Returns the bytes of scratch memory of a call.
   static std::size_t workspace_bytes(const Args& args) {
