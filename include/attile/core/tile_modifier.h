@@ -60,6 +60,26 @@ struct ElementTensor {
   std::int64_t batch_stride, head_stride, row_stride, col_stride;
 };
 
+/// Names the type of a score modifier's elements; T where it has none.
+template <class S, class T>
+struct ElementTypeOf {
+  using type = T;
+};
+template <class S, class T>
+  requires(requires(const S& mod) { mod.elements(); })
+struct ElementTypeOf<S, T> {
+  using type = std::remove_cvref_t<decltype(*std::declval<const S&>().elements().data)>;
+};
+
+/// Names a score modifier's column tile, and the word that it reads for a column.
+template <class S, class Math>
+struct ColumnTileOf {
+  using type = decltype(std::declval<const S&>().column_tile(ScoreBlock(), Math()));
+  using Word = std::remove_cvref_t<decltype(std::declval<const type&>().col(0))>;
+  static_assert(sizeof(Word) == 4 && std::is_trivially_copyable_v<Word>,
+                "attile: what a column tile reads for a column is a word of 4 bytes");
+};
+
 /// Says along which axes of the scores the data differ that a score modifier reads. A modifier's
 /// optional `data_axes()` returns it. Without a row and a column there are no tiles of data.
 struct DataAxes {

@@ -114,7 +114,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
                 "and has no gradient");
   using ReadElements =
       std::conditional_t<kReads == ModifierReads::kAny, tile::NoElements, tile::AppliedElements>;
-  using ElementTile = tile::PanelTile<Br, Bc, ElementOrInput<typename P::ScoreModType, T>>;
+  using ElementTile =
+      tile::PanelTile<Br, Bc, typename ElementTypeOf<typename P::ScoreModType, T>::type>;
   static constexpr std::size_t kElementBytes =
       kReads == ModifierReads::kElements ? ElementTile::kBytes : 0;
   static constexpr std::size_t kStageBytes =

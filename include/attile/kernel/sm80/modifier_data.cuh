@@ -21,28 +21,10 @@
 
 #include <cstddef>
 #include <type_traits>
-#include <utility>
 
 // What a score modifier reads of memory for a tile of scores, in shared memory (ModifierReads).
 
 namespace attile::sm80 {
-
-/// Names the type of a score modifier's elements.
-template <class S>
-using ElementOf = std::remove_cvref_t<decltype(*std::declval<const S&>().elements().data)>;
-
-/// Names that type, or T where a score modifier has none.
-template <class S, class T>
-struct ElementOrInputOf {
-  using type = T;
-};
-template <class S, class T>
-  requires(requires(const S& mod) { mod.elements(); })
-struct ElementOrInputOf<S, T> {
-  using type = ElementOf<S>;
-};
-template <class S, class T>
-using ElementOrInput = typename ElementOrInputOf<S, T>::type;
 
 /// Returns the elements of a work tile's rows as a matrix whose column 0 is that of key col0.
 template <class Params>
@@ -112,11 +94,9 @@ template <class Traits>
 class ForwardData<Traits, ModifierReads::kColumns> {
   using Scores = typename Traits::ScoreRegisters;
   using Math = tile::MathOf<typename Traits::ElementType>;
-  using Tile = decltype(std::declval<const typename Traits::ScoreModType&>().column_tile(
-      ScoreBlock(), Math()));
-  using Word = std::remove_cvref_t<decltype(std::declval<const Tile&>().col(0))>;
-  static_assert(sizeof(Word) == 4 && std::is_trivially_copyable_v<Word>,
-                "attile: what a column tile reads for a column is a word of 4 bytes");
+  using ColumnTile = ColumnTileOf<typename Traits::ScoreModType, Math>;
+  using Tile = typename ColumnTile::type;
+  using Word = typename ColumnTile::Word;
   static constexpr int kWarpCols = ceil_div(Traits::kBc, Traits::kWarps);
 
  public:
@@ -170,7 +150,7 @@ template <class Traits>
 class ForwardData<Traits, ModifierReads::kElements> {
   using Scores = typename Traits::ScoreRegisters;
   using S = typename Traits::ScoreModType;
-  using Element = ElementOf<S>;
+  using Element = typename ElementTypeOf<S, void>::type;
   static_assert(sizeof(Element) == 2,
                 "attile::sm80: asynchronous copies of a modifier's elements are of 16 bits");
   using Tile = tile::PanelTile<Traits::kBr, Traits::kBc, Element>;

@@ -13,23 +13,10 @@
 #include <attile/tile/pipeline.cuh>
 
 #include <cstdint>
-#include <type_traits>
-#include <utility>
 
 // Tiles of a score modifier's elements in shared memory, which TMA fills.
 
 namespace attile::sm90 {
-
-/// Names the type of a score modifier's elements; T where it has none.
-template <class S, class T>
-struct ElementTypeOf {
-  using type = T;
-};
-template <class S, class T>
-  requires(requires(const S& mod) { mod.elements(); })
-struct ElementTypeOf<S, T> {
-  using type = std::remove_cvref_t<decltype(*std::declval<const S&>().elements().data)>;
-};
 
 /// Describes a score modifier's elements as TMA addresses them, and the box of them that fills one
 /// panel of a tile: an axis that they are repeated along has one element.

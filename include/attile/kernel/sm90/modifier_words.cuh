@@ -24,12 +24,7 @@ struct WordTileOf {
   using Word = float;
 };
 template <class S, class Math>
-struct WordTileOf<ModifierWords::kColumns, S, Math> {
-  using type = decltype(std::declval<const S&>().column_tile(ScoreBlock(), Math()));
-  using Word = std::remove_cvref_t<decltype(std::declval<const type&>().col(0))>;
-  static_assert(sizeof(Word) == 4 && std::is_trivially_copyable_v<Word>,
-                "attile: what a column tile reads for a column is a word of 4 bytes");
-};
+struct WordTileOf<ModifierWords::kColumns, S, Math> : ColumnTileOf<S, Math> {};
 template <class S, class Math>
 struct WordTileOf<ModifierWords::kDiagonals, S, Math> {
   using type = decltype(std::declval<const S&>().diagonal_tile(ScoreBlock(), Math()));
