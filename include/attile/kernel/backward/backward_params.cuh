@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/math.h>
 #include <attile/arch/opaque.h>
 #include <attile/core/args.h>
 #include <attile/core/config.h>
@@ -63,6 +64,27 @@ ATTILE_HOST_DEVICE constexpr bool zero_fills_in_pass(int group_heads, Extent len
   return sum <= 8 << 20 && kv_tiles <= 128 && 16 << 10 <= chunk && chunk <= 128 << 10;
 }
 
+/// Converts LSE to the log2 units of `scale_log2`, by which scores are multiplied then: scale *
+/// log2(e), rounded. Where P is not small scale * S and LSE are nearly the same, so that the error
+/// of that rounding is one of LSE, for the whole row: it is put right there. What is left is the
+/// rounding of the result: half of a unit in its last place.
+struct Log2Lse {
+  float scale_log2;
+  float high, low;  ///< their sum is scale_log2 / scale
+
+  explicit Log2Lse(float scale) : scale_log2(scale * kLog2e) {
+    const double ratio = static_cast<double>(scale_log2) / scale;
+    high = static_cast<float>(ratio);
+    low = static_cast<float>(ratio - high);
+  }
+  ATTILE_DEVICE float of(float lse) const {
+    if (lse == kInf) return lse;
+    const float product = lse * high;
+    const float error = arch::fma(lse, high, -product);
+    return product + arch::fma(lse, low, error);
+  }
+};
+
 /// Holds the one argument of the kernels of a backward pass: the problem, its gradients, and the
 /// parts of the workspace. Scratch rows are the rows of all slots of tiles of query rows, of each
 /// query head.
@@ -80,7 +102,7 @@ struct BackwardParams : Problem<Traits>,
   tile::TensorParam<T> dq, dk, dv;
   RowTensor<const float> l;  ///< null, or the l of FlashAttention-1: LSE = m + ln(l), m is `lse`
   RowTensor<const float> dlse;
-  float* row_lse = nullptr;        ///< LSE of each scratch row; +inf where P must be 0
+  float* row_lse = nullptr;        ///< LSE of each scratch row (kLog2Lse); +inf where P must be 0
   float* delta = nullptr;          ///< rowsum(dO * O) - dLSE of each; 0 past the sequence's rows
   float* dq_accum = nullptr;       ///< the fp32 sum: kDqCols per scratch row; null with kTwoPass
   int* dq_semaphores = nullptr;    ///< kInOrder: see DqOrder and `begun_counter`
@@ -89,6 +111,7 @@ struct BackwardParams : Problem<Traits>,
   int q_tiles, kv_tiles;           ///< the tiles of q_len rows, and of kv_len keys
   HeadRounds rounds;               ///< the rounds of kv heads: see kv_block_of
   float half_inverse_scale;        ///< 0.5 / scale: converts an LSE to half of it in raw scores
+  Log2Lse log2_lse;                ///< with kLog2Lse
   int ascending_from;              ///< kAlternatesFrom: the first kv block of heads that ascend
 
   /// Takes arguments that passed `check_arguments`; `complete` does the rest. Without a workspace
@@ -337,7 +360,8 @@ BackwardParams<Traits>::BackwardParams(const typename Traits::Args& args, void* 
       dlse(per_row(args, args.dlse)),
       q_tiles(ceil_div(args.q_len, Traits::kBr)),
       kv_tiles(ceil_div(args.kv_len, Traits::kBc)),
-      half_inverse_scale(0.5f / this->scale) {
+      half_inverse_scale(0.5f / this->scale),
+      log2_lse(this->scale) {
   const int descending = this->batch * descending_heads<Traits>(this->kv_heads, this->group_heads);
   ascending_from = descending * kv_tiles;
   const std::int64_t heads = std::int64_t{this->batch} * this->kv_heads;

@@ -84,7 +84,8 @@ struct GradientConsumer : ScoreConsumer<Traits> {
         tile::hide_outside_intervals(s_by_rows, this->coord(stage, row),
                                      p.mask_in_tile(in_full_block(stage.edge)));
       }
-      fast_probabilities(s_by_rows, p.scale, frag.lse, frag.keep);
+      const float scale = Traits::kLog2Lse ? p.log2_lse.scale_log2 : p.scale;
+      fast_probabilities<Traits::kLog2Lse>(s_by_rows, scale, frag.lse, frag.keep);
       p_dropped = frag.s;
       if constexpr (!Traits::kSignsP) tile::drop(Rows{p_dropped}, frag.keep);
     } else {
