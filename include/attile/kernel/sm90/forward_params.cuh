@@ -36,6 +36,7 @@ struct SchedulerParams {
   int* counter = nullptr;  ///< of the items that blocks have taken; null: by the block's index
   int items = 0;           ///< one for each slot of each query head
   int l2_keys = 0;         ///< keys of one kv head whose K and V take kL2Bytes
+  Sections counted{};      ///< with the counter, where an order of tiles is known (Sections)
 };
 template <>
 struct SchedulerParams<false> {};
@@ -99,6 +100,11 @@ struct TmaForwardParams : ForwardParams<Traits> {
     }
     if constexpr (Traits::SequencesType::kUniform && !kEvenRows<Traits>) {
       sections = sections_of(args);
+      if constexpr (Traits::kHasScheduler) {
+        scheduler.counted = kUnevenRows<typename Traits::MaskType>
+                                ? sections
+                                : Sections::counted(this->q_tiles, sharing(), blocks(args));
+      }
     }
     if constexpr (Problem<Traits>::kPaged) {
       pages.box_keys = sm90::box_keys(args, Traits::kBc);
@@ -120,6 +126,7 @@ struct TmaForwardParams : ForwardParams<Traits> {
   std::size_t use(void* workspace) {
     if constexpr (Traits::kHasScheduler) {
       scheduler.counter = static_cast<int*>(workspace);
+      sections = scheduler.counted;
       return sizeof *scheduler.counter;
     }
     return 0;
@@ -293,12 +300,17 @@ struct TmaForwardParams : ForwardParams<Traits> {
   /// Returns the order in which blocks take the tiles of batch heads (core/schedule.h).
   Sections sections_of(const typename Traits::Args& args) const {
     const std::int64_t bytes = std::int64_t{args.kv_len} * key_bytes();
-    int sharing = this->group_heads / packing.heads;  // packs that read the same kv head
+    return Sections::of(bytes / sharing(), this->q_tiles, batch_heads, blocks(args));
+  }
+  /// Returns the number of packs that follow each other and read the same kv head.
+  int sharing() const {
     if constexpr (Base::kOrdersHeads) {
-      if (this->head_order.by_head) sharing = 1;  // they do not follow each other
+      if (this->head_order.by_head) return 1;  // they do not follow each other
     }
-    const int blocks = static_cast<int>(forward_block_count<Traits>(args));
-    return Sections::of(bytes / sharing, this->q_tiles, batch_heads, max(blocks, 1));
+    return this->group_heads / packing.heads;
+  }
+  static int blocks(const typename Traits::Args& args) {
+    return max(static_cast<int>(forward_block_count<Traits>(args)), 1);
   }
 };
 
