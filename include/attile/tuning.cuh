@@ -106,7 +106,7 @@ struct Sm90Forward {
   /// as fast at D = 64 and 1k, 1.05 to 1.09 at D = 128 and 1k, 1.03 at 4k; for many rows at D = 64,
   /// and above 128 columns, nothing (bench/log/tuning-sm90.md).
   static constexpr bool kCausalCounts =
-      kBare && std::is_same_v<M, Causal> && max(D, Dv) <= 128 &&
+      kBare && std::is_same_v<M, Causal> && E::kInputsEqual && max(D, Dv) <= 128 &&
       (kTileSet == TileSet::kAny || (kTileSet == TileSet::kLong && max(D, Dv) > 96));
   /// The fourth warp of the producer, which counts, has something else to do in some sets.
   static constexpr bool kCounts =

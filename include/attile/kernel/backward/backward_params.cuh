@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <attile/arch/math.h>
 #include <attile/arch/opaque.h>
 #include <attile/core/args.h>
 #include <attile/core/config.h>
@@ -11,6 +10,7 @@
 #include <attile/core/work_tile.h>
 #include <attile/kernel/backward/dq_mode.h>
 #include <attile/kernel/backward/kv_head_schedule.h>
+#include <attile/kernel/backward/log2_lse.cuh>
 #include <attile/kernel/problem/problem.cuh>
 #include <attile/tile/copy.cuh>
 
@@ -63,27 +63,6 @@ ATTILE_HOST_DEVICE constexpr bool zero_fills_in_pass(int group_heads, Extent len
   const std::int64_t chunk = sum / kv_tiles;
   return sum <= 8 << 20 && kv_tiles <= 128 && 16 << 10 <= chunk && chunk <= 128 << 10;
 }
-
-/// Converts LSE to the log2 units of `scale_log2`, by which scores are multiplied then: scale *
-/// log2(e), rounded. Where P is not small scale * S and LSE are nearly the same, so that the error
-/// of that rounding is one of LSE, for the whole row: it is put right there. What is left is the
-/// rounding of the result: half of a unit in its last place.
-struct Log2Lse {
-  float scale_log2;
-  float high, low;  ///< their sum is scale_log2 / scale
-
-  explicit Log2Lse(float scale) : scale_log2(scale * kLog2e) {
-    const double ratio = static_cast<double>(scale_log2) / scale;
-    high = static_cast<float>(ratio);
-    low = static_cast<float>(ratio - high);
-  }
-  ATTILE_DEVICE float of(float lse) const {
-    if (lse == kInf) return lse;
-    const float product = lse * high;
-    const float error = arch::fma(lse, high, -product);
-    return product + arch::fma(lse, low, error);
-  }
-};
 
 /// Holds the one argument of the kernels of a backward pass: the problem, its gradients, and the
 /// parts of the workspace. Scratch rows are the rows of all slots of tiles of query rows, of each

@@ -37,19 +37,6 @@ ATTILE_DEVICE float probability(float s, float scale, float lse, const Keep& kee
   }
 }
 
-/// Returns the same in the units of Log2Lse, by an instruction less.
-template <class Keep>
-ATTILE_DEVICE float log2_probability(float s, float scale_log2, float lse, const Keep& keep, int r,
-                                     int c) {
-  const float exponent = arch::fma(s, scale_log2, -lse);
-  if constexpr (Keep::kSigns) {
-    const float p = arch::exp2(exponent + keep.log2_factor());
-    return keep.keep(r, c) ? p : -p;
-  } else {
-    return arch::exp2(exponent);
-  }
-}
-
 /// Holds what the backward pass computes from a score, a raw product: P = exp(S' - LSE), which is 0
 /// where the score is hidden, and score_mod'(scale S).
 struct Probability {
@@ -339,20 +326,14 @@ struct RowValues {
 
 /// Computes the first half of the fast path: S, with -inf where it is hidden, -> P, which is also
 /// the factor of dS. The second half is `gradient_of_factor`. `keep`: see probabilities_and_factor.
-/// `scale`: of the units of LSE, with kLog2 those of Log2Lse.
-template <bool kLog2 = false, class Registers, class Keep>
+template <class Registers, class Keep>
 ATTILE_DEVICE void fast_probabilities(Registers& p_frag, float scale,
                                       const RowValues<Registers>& lse, const Keep& keep) {
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
-      float& x = p_frag.at(r, c);
-      if constexpr (kLog2) {
-        x = log2_probability(x, scale, lse.x[r], keep, r, c);
-      } else {
-        x = probability(x, scale, lse.x[r], keep, r, c);
-      }
+      p_frag.at(r, c) = probability(p_frag.at(r, c), scale, lse.x[r], keep, r, c);
     }
   }
 }
