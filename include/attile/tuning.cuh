@@ -102,9 +102,9 @@ struct Sm90Forward {
   static constexpr bool kBare =
       (std::is_same_v<M, NoMask> || std::is_same_v<M, Causal>)&&kPlainScores<Args> &&
       Args::SequencesType::kUniform && kTileSet != TileSet::kPackedHeads;
-  /// Whether blocks that take the next tile when they are free pay under a causal mask: 1.04 times
-  /// as fast at D = 64 and 1k, 1.05 to 1.09 at D = 128 and 1k, 1.03 at 4k; for many rows at D = 64,
-  /// and above 128 columns, nothing (bench/log/tuning-sm90.md).
+  /// Whether blocks that take the next tile when they are free pay under a causal mask: at D = 128
+  /// they are 1.09 times as fast at 1k, and 1.02 to 1.04 above, at D = 64 and 96 1.04 at 1k and
+  /// nothing for many rows, at D = 256 0.97 at 4k (bench/log/tuning-sm90.md).
   static constexpr bool kCausalCounts =
       kBare && std::is_same_v<M, Causal> && E::kInputsEqual && max(D, Dv) <= 128 &&
       (kTileSet == TileSet::kAny || (kTileSet == TileSet::kLong && max(D, Dv) > 96));
