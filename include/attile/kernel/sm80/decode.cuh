@@ -115,6 +115,14 @@ class TileLoads {
     part = part_;
     is_begun_ = true;
     q_ = q_stage();
+    if constexpr (Traits::kQStages == 1) {
+      // The first part's Q comes with its first tile.
+      awaits_q_ = number_ > 0 && part.at.kv_tiles.first < part.at.kv_tiles.last;
+      if (awaits_q_) {
+        load_q(q_);
+        arch::async_copy_commit();
+      }
+    }
     return true;
   }
   /// Sets what of a part its loads do not need (SplitSchedule::complete).
@@ -132,8 +140,10 @@ class TileLoads {
   /// flight is no constant then. That is so in the last tiles of a block, and where parts have
   /// fewer tiles than there are stages. Barriers one after, before copies of other threads are
   /// read.
-  ATTILE_DEVICE void await_tile() const {
-    if (loaded_ - used_ == kStages) {
+  ATTILE_DEVICE void await_tile() {
+    const bool awaits_all = Traits::kQStages == 1 && awaits_q_;
+    awaits_q_ = false;
+    if (loaded_ - used_ == kStages && !awaits_all) {
       arch::async_copy_wait<kStages - 1>();
     } else {
       arch::async_copy_wait<0>();
@@ -176,7 +186,9 @@ class TileLoads {
     const typename Traits::VTile v_smem{stage(loaded_) + Traits::KTile::kBytes};
     tile::load_async<Traits::kGroupThreads>(k_smem, p_.k_of(part_.at), v_smem, p_.v_of(part_.at),
                                             key, thread);
-    if (tile_ == part_.at.kv_tiles.first) load_q(q_stage());
+    if (tile_ == part_.at.kv_tiles.first && (Traits::kQStages > 1 || number_ == 0)) {
+      load_q(q_stage());
+    }
     arch::async_copy_commit();
     ++loaded_;
   }
@@ -214,7 +226,7 @@ class TileLoads {
     return {shared_ + number_ % Traits::kQStages * Traits::QTile::kBytes};
   }
   ATTILE_DEVICE unsigned char* stage(int number) const {
-    return shared_ + Traits::kQStages * Traits::QTile::kBytes + group() * Traits::kGroupBytes +
+    return shared_ + Traits::kQBytes + group() * Traits::kGroupBytes +
            number % kStages * Traits::kStageBytes;
   }
 
@@ -224,6 +236,7 @@ class TileLoads {
   SplitPart part_{};            // the part whose tiles are loaded
   bool has_part_ = false;       // whether there is one
   bool is_begun_ = false;       // whether it is also the one that is computed
+  bool awaits_q_ = false;       // whether Q of the one that is computed was loaded after its tiles
   int number_ = -1;             // of that part among the block's
   int tile_ = 0;                // of that part: the next one to load
   typename Traits::QTile q_{};  // of the part that is computed

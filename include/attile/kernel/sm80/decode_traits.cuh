@@ -102,7 +102,12 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
                                        std::same_as<T, K> && std::same_as<T, V>;
 
   static constexpr int kMergeColumns = merge_columns(kVColumns, kWarps);
-  static constexpr int kMergeFloats = kWarps * kWarpRows * merge_pitch(kMergeColumns);
+  static constexpr int kQStages = TuningType::kQStages;
+  /// Whether states are merged in the memory of Q.
+  static constexpr bool kMergesInQ = kQStages == 1;
+  static constexpr int kMergeFloats =
+      max(kWarps * kWarpRows * merge_pitch(kMergeColumns),
+          kMergesInQ ? static_cast<int>(QTile::kBytes / sizeof(float)) : 0);
   static constexpr int kStatesAtOnce = min(kWarps, 4);  ///< merge_states
   /// Returns how many columns of O are merged at once, a multiple of kMergeColumns, where all
   /// states together have so many rows.
@@ -112,17 +117,20 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   }
 
   // Shared memory is laid out in this order.
-  static constexpr int kQStages = 2;  // of the part, and of the next one
+  static constexpr std::size_t kMergeBytes = sizeof(float) * kMergeFloats;
+  static constexpr std::size_t kQBytes =
+      kMergesInQ ? round_up(kMergeBytes, std::size_t{1024}) : kQStages * QTile::kBytes;
   static constexpr std::size_t kStageBytes = KTile::kBytes + VTile::kBytes;  // of a group
   static constexpr std::size_t kGroupBytes = kStages * kStageBytes;
-  static constexpr std::size_t kStatesOffset = kQStages * QTile::kBytes + kKeyGroups * kGroupBytes;
+  static constexpr std::size_t kStatesOffset = kQBytes + kKeyGroups * kGroupBytes;
   /// Of a state's row: m, l, and where there are earlier keys their LSE.
   static constexpr int kStateFloats = kIsEarlierKeys<typename P::SinkType> ? 3 : 2;
   static constexpr std::size_t kFactorsOffset =
       kStatesOffset + kStateFloats * kWarps * kWarpRows * sizeof(float);
-  static constexpr std::size_t kMergeOffset =
+  static constexpr std::size_t kFactorsEnd =
       kFactorsOffset + (kScalesQueries ? Br * sizeof(float) : 0);
-  static constexpr std::size_t kSharedBytes = kMergeOffset + sizeof(float) * kMergeFloats;
+  static constexpr std::size_t kMergeOffset = kMergesInQ ? 0 : kFactorsEnd;
+  static constexpr std::size_t kSharedBytes = kFactorsEnd + (kMergesInQ ? 0 : kMergeBytes);
   static_assert(kSharedBytes <= arch::kMaxSharedBytes,
                 "attile::sm80::DecodeTraits: the stages of K and V, Q and what merges O take more "
                 "than the 232448 bytes of shared memory that a block can have; choose fewer stages "

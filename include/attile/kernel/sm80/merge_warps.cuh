@@ -88,6 +88,7 @@ ATTILE_DEVICE void merge_warps(
   // Few rows leave memory for more columns, and want fewer barriers.
   const int columns = Traits::columns_at_once(states * rows);
   const int pitch = merge_pitch(columns);
+  if constexpr (Traits::kMergesInQ) arch::barrier();  // Q has been read before O replaces it
   constexpr int kChunk = Traits::kMergeColumns;
   ATTILE_UNROLL_BY(1)
   for (int col0 = 0; col0 < Traits::kVColumns; col0 += columns) {
