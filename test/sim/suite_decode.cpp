@@ -33,10 +33,13 @@ using RowsFill = Decode<64, 64, DecodeTuning<4, 1, 2>, SplitKind::kFill>;
 using Warpgroup = Decode<64, 64, DecodeTuning<4, 1, 2>, SplitKind::kFixed, Dims<80, 40>>;
 using Fixed = Decode<32, 32, DecodeTuning<2, 1, 2>, SplitKind::kFixed>;
 using One = Decode<16, 16, DecodeTuning<1, 1, 1>, SplitKind::kNone>;
-template <int KeyGroups, int Stages>
-using OneQ = DecodeTuning<4, KeyGroups, Stages, 2, attile::sm80::Products::k3xTf32, 1>;
+template <int KeyGroups, int Stages, int QStages = 1, bool kPairs = false>
+using OneQ =
+    DecodeTuning<4, KeyGroups, Stages, 2, attile::sm80::Products::k3xTf32, QStages, kPairs>;
 using OneQFill = Decode<64, 64, OneQ<1, 2>, SplitKind::kFill>;
 using OneQFixed = Decode<32, 64, OneQ<2, 3>, SplitKind::kFixed>;
+using PairsFill = Decode<32, 128, OneQ<2, 2, 1, true>, SplitKind::kFill>;
+using PairsFixed = Decode<32, 64, OneQ<2, 2, 2, true>, SplitKind::kFixed, Dims<64, 96>>;
 using Wide = Decode<32, 64, DecodeTuning<4, 2, 2>, SplitKind::kFill, Dims<256, 256, 64>>;
 using E4m3 = __nv_fp8_e4m3;
 using E5m2 = __nv_fp8_e5m2;
@@ -179,8 +182,11 @@ const bool kRegistered = [] {
                                policies<kPagedWindow, kCausal>);
   suite.forward<__nv_bfloat16>("fp8.one_q_fill", simulated<Fp8Cache<OneQFill, E4m3, E4m3>>(),
                                policies<kPagedPackedEverything, kCausal>);
-  suite.forward<__nv_bfloat16>("fp8.one_q_fixed", simulated<Fp8Cache<OneQFixed, E4m3, E5m2>>(),
-                               policies<kPagedWindow, kPackedCausal>);
+  suite.forward<__nv_bfloat16>(
+      "fp8.pairs_fill", simulated<Fp8Cache<PairsFill, E4m3, E4m3>>(),
+      policies<kCausal, kPackedCausal, kPagedPackedEverything, kEarlierPaged, kOwnLengths>);
+  suite.forward<__half>("fp8.pairs_fixed", simulated<Fp8Cache<PairsFixed, E5m2, E4m3>>(),
+                        policies<kPagedWindow, kPackedCausal, kSinkEverything>);
   suite.forward<__half>("fp8.fixed", simulated<Fp8Cache<Fixed, E5m2, E4m3>>(),
                         policies<kCachedCausal, kSinkEverything>);
   suite.forward<__nv_bfloat16>("fp8.d256", simulated<Fp8Cache<Wide, E5m2, E4m3>>(kWideCost),

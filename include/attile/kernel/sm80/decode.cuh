@@ -204,7 +204,8 @@ class TileLoads {
       return p_.q.tensor.row(origin.batch, part_.at.head + head, std::int64_t{origin.row} + row);
     };
     // A part without rows, of a warm-up pass, leaves this memory to the schedule.
-    const bool is_whole = kByWarpgroup<Traits> && part_.rows > 0 && !divides_keys(p_, part_);
+    const bool is_whole = (kByWarpgroup<Traits> || Traits::kPairs) && part_.rows > 0 &&
+                          !divides_keys(p_, part_);
     const int units =
         (is_whole ? Traits::kBr : round_up(part_.rows, Traits::kWarpRows)) * Layout::kUnits;
     for (int i = arch::thread_index(); i < units; i += Traits::kThreads) {
@@ -247,10 +248,8 @@ class TileLoads {
 /// 2307.08691, Algorithm 1; the lines named are its) over each state's keys.
 template <class Share, class Traits>
 ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& part,
-                                const TileLoads<Traits>& loads, int tile, const float* factors,
-                                float scale, float scale_log2,
-                                typename Traits::OutputRegisters& o_frag,
-                                tile::OnlineSoftmax<Traits::OutputRegisters::kRegRows>& softmax) {
+                                const TileLoads<Traits>& loads, int tile, unsigned char* shared,
+                                float scale, float scale_log2, WarpState<Traits>& warp) {
   using T = typename Traits::Product;
   using Scores = typename Share::Scores;
   constexpr bool kTogether = kByWarpgroup<Traits> && !Share::kDivides;
@@ -268,6 +267,7 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
     tile::multiply<T, Traits::kProducts>(s_frag, q_left, k_right);
   }
   if constexpr (Traits::kScalesQueries) {
+    const float* const factors = reinterpret_cast<float*>(shared + Traits::kFactorsOffset);
     ATTILE_UNROLL
     for (int r = 0; r < Scores::kRegRows; ++r) {
       s_frag.scale_row(r, factors[Scores::row(r) % Share::kRows]);
@@ -278,16 +278,33 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
   } else {
     tile::modify_and_mask<true>(s_frag, coord, p.policies, scale, tile::MathOf<T>());
   }
-  softmax.template step_exactly<typename Traits::Factor>(s_frag, o_frag, scale_log2);  // line 9
-  if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, p.sampler());
-  const tile::RegisterLeft<T, Scores> p_left(s_frag);
-  if constexpr (kTogether) {  // line 10
-    tile::start_product(o_frag, p_left, loads.v());
-    tile::wait_product<0>(o_frag);
-  } else {
-    const auto v_right = tile::in_unit(tile::SharedRight(loads.v().from_row(Share::first_key())));
-    tile::multiply<T, Traits::kProducts>(o_frag, p_left, v_right);
-  }
+  warp.template change<Share>([&](typename Share::Outputs& o_frag, auto& softmax) {
+    using Factor = typename Traits::Factor;
+    if constexpr (Share::kInPairs) {
+      const typename Traits::PairWarps pair(shared + Traits::kStatesOffset);
+      softmax.template step_exactly<Factor>(s_frag, o_frag, scale_log2, pair);  // line 9
+      if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, p.sampler());
+      const typename Traits::PTile p_smem{shared + Traits::kPOffset};
+      tile::stage(p_smem, s_frag);
+      pair.barrier();  // both have written P before either of them reads it
+      const tile::SharedLeft p_left(p_smem, Share::Outputs::warp_row());
+      const auto v_right =
+          tile::in_unit(tile::SharedRight(loads.v(), Share::Outputs::warp_col()));
+      tile::multiply<T>(o_frag, p_left, v_right);  // line 10
+    } else {
+      softmax.template step_exactly<Factor>(s_frag, o_frag, scale_log2);  // line 9
+      if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, p.sampler());
+      const tile::RegisterLeft<T, Scores> p_left(s_frag);
+      if constexpr (kTogether) {  // line 10
+        tile::start_product(o_frag, p_left, loads.v());
+        tile::wait_product<0>(o_frag);
+      } else {
+        const auto v_right =
+            tile::in_unit(tile::SharedRight(loads.v().from_row(Share::first_key())));
+        tile::multiply<T, Traits::kProducts>(o_frag, p_left, v_right);
+      }
+    }
+  });
 }
 
 /// Computes O and LSE of a row tile, or the state of a part of it.
@@ -295,18 +312,14 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
 template <class Traits>
 ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
                                 TileLoads<Traits>& loads, unsigned char* shared, bool warms_up) {
-  using Outputs = typename Traits::OutputRegisters;
   // It may be in device memory.
   const float scale =
       warms_up ? 1.0f : p.score_scale(part.at) * tile::operand_unit<typename Traits::K>();
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(scale);
   const TileRange tiles = part.at.kv_tiles;
   const bool divides_keys = sm80::divides_keys(p, part);
-  Outputs o_frag;  // line 5
-  tile::OnlineSoftmax<Outputs::kRegRows> softmax;
-  float* const factors = reinterpret_cast<float*>(shared + Traits::kFactorsOffset);
-  o_frag.clear();
-  softmax.reset();
+  WarpState<Traits> warp;
+  warp.clear();  // line 5
 
   ATTILE_UNROLL_BY(1)
   for (int tile = tiles.first;; ++tile) {  // line 6
@@ -321,7 +334,9 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
       if (kByWarpgroup<Traits> && !divides_keys) arch::fence_async_proxy();  // as below
       arch::barrier();  // Q has arrived before all groups read it, and this tile
       if constexpr (Traits::kScalesQueries) {
-        tile::scale_to_half<Traits::kThreads>(loads.q(), part.rows, factors);
+        const int rows = Traits::kPairs && !divides_keys ? Traits::kBr : part.rows;
+        tile::scale_to_half<Traits::kThreads>(
+            loads.q(), rows, reinterpret_cast<float*>(shared + Traits::kFactorsOffset));
         arch::barrier();  // Q in fp16, and its factors, are there before they are read
       }
     } else {
@@ -335,22 +350,28 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
       }
     }
     if (divides_keys) {
-      compute_tile<WarpShare<Traits, true>>(p, part, loads, tile, factors, scale, scale_log2,
-                                            o_frag, softmax);
+      compute_tile<WarpShare<Traits, true>>(p, part, loads, tile, shared, scale, scale_log2, warp);
     } else if constexpr (Traits::kGroupWarps > 1) {
-      compute_tile<WarpShare<Traits, false>>(p, part, loads, tile, factors, scale, scale_log2,
-                                             o_frag, softmax);
+      compute_tile<WarpShare<Traits, false>>(p, part, loads, tile, shared, scale, scale_log2, warp);
     }
     loads.release_tile();
   }
   if constexpr (Traits::kScalesQueries) {
-    softmax.template remove_factor<typename Traits::Factor>(o_frag, scale_log2);
+    const auto remove = [&](auto& o_frag, auto& softmax) {
+      softmax.template remove_factor<typename Traits::Factor>(o_frag, scale_log2);
+    };
+    if (Traits::kPairs && !divides_keys) {
+      warp.template change<WarpShare<Traits, false>>(remove);
+    } else {
+      warp.template change<WarpShare<Traits, true>>(remove);
+    }
   }
   float* const states = reinterpret_cast<float*>(shared + Traits::kStatesOffset);
-  const PartOutput<Traits> output(p, part, scale_log2, states + 2 * Outputs::kRows);
+  const PartOutput<Traits> output(p, part, scale_log2,
+                                  states + 2 * Traits::OutputRegisters::kRows);
   // Lines 12 to 15 of a row tile's only part, or its state; then these lines of the other row
   // tiles.
-  merge_warps<Traits>(o_frag, softmax, output, part.rows, divides_keys, scale_log2, shared);
+  merge_warps<Traits>(warp, output, part.rows, divides_keys, scale_log2, shared);
   output.end();
 }
 

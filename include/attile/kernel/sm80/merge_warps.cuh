@@ -24,21 +24,28 @@ namespace attile::sm80 {
 /// kDividesKeys  all warps have the same 16 rows and divide the keys of a step, so that each has a
 ///               state of its own; else the warps of a group divide the rows and have the same
 ///               keys, so that a row has a state in each group.
+/// With Traits::kPairs the two warps of a group have the same rows and keys, and divide the columns.
 /// Registers number the rows of all warps, one warp's after another's: row i of state s is register
 /// row s * kRows + i.
 template <class Traits, bool kDividesKeys>
 struct WarpShare {
   static constexpr bool kDivides = kDividesKeys;
+  static constexpr bool kInPairs = Traits::kPairs && !kDividesKeys;
   static constexpr int kStates = kDividesKeys ? Traits::kWarps : Traits::kKeyGroups;
   static constexpr int kRows = kDividesKeys ? Traits::kWarpRows : Traits::kBr;  ///< of a state
   static constexpr int kKeys = Traits::kBc / kStates;                           ///< of a step
-  using Scores = typename Traits::template ScoreRegisters<kKeys>;
+  using Scores = std::conditional_t<kInPairs, typename Traits::PairScores,
+                                    typename Traits::template ScoreRegisters<kKeys>>;
+  using Outputs = std::conditional_t<kInPairs, typename Traits::PairOutputs,
+                                     typename Traits::OutputRegisters>;
 
   /// Returns the state that this warp's rows belong to.
   ATTILE_DEVICE static int state() { return Scores::warp_row() / kRows; }
   /// Returns the warp's first row in the row tile, and its first key in the tile of its key group.
   ATTILE_DEVICE static int first_row() { return Scores::warp_row() % kRows; }
-  ATTILE_DEVICE static int first_key() { return state() * kKeys % Traits::kGroupKeys; }
+  ATTILE_DEVICE static int first_key() {
+    return state() * kKeys % Traits::kGroupKeys + Scores::warp_col();
+  }
 
   /// Returns the coordinates of the warp's scores in a step of Bc keys from `key` on. Registers
   /// number the rows of all states, so that the rows of those before this one are subtracted.
@@ -56,15 +63,55 @@ struct WarpShare {
   }
 };
 
+/// Holds the state of a warp's rows, in registers.
+template <class Traits>
+struct WarpState {
+  using Outputs = typename Traits::OutputRegisters;
+  using Softmax = tile::OnlineSoftmax<Outputs::kRegRows>;
+  Outputs o;
+  Softmax softmax;
+  Softmax more;  ///< of the other 16 rows of a pair (Traits::kPairs)
+
+  ATTILE_DEVICE void clear() {
+    o.clear();
+    softmax.reset();
+    if constexpr (Traits::kPairs) more.reset();
+  }
+  /// Calls f(o, softmax) with the registers as those of a Share, and takes what f makes of them.
+  template <class Share, class F>
+  ATTILE_DEVICE void change(const F& f) {
+    if constexpr (Share::kInPairs) {
+      using Pair = typename Share::Outputs;
+      constexpr int kRows = Outputs::kRegRows, kCols = Outputs::kRegCols;
+      Pair pair_o;
+      tile::OnlineSoftmax<Pair::kRegRows> pair;
+      const auto copy = [&](const auto& each) {
+        ATTILE_UNROLL
+        for (int i = 0; i < kRows * kCols; ++i) {
+          each(pair_o.x[i / Pair::kRegCols][i % Pair::kRegCols], o.x[i / kCols][i % kCols]);
+        }
+        ATTILE_UNROLL
+        for (int r = 0; r < 2 * kRows; ++r) {
+          Softmax& mine = r < kRows ? softmax : more;
+          each(pair.m[r], mine.m[r % kRows]);
+          each(pair.l[r], mine.l[r % kRows]);
+        }
+      };
+      copy([](float& to, float from) { to = from; });
+      f(pair_o, pair);
+      copy([](float from, float& to) { to = from; });
+    } else {
+      f(o, softmax);
+    }
+  }
+};
+
 /// Merges the states of a part's rows, and writes each row.
 /// Scope    all threads of the block.
 /// Barriers it ends with one of the block.
 template <class Traits>
-ATTILE_DEVICE void merge_warps(
-    const typename Traits::OutputRegisters& o_frag,
-    const tile::OnlineSoftmax<Traits::OutputRegisters::kRegRows>& softmax,
-    const PartOutput<Traits>& output, int rows, bool divides_keys, float scale_log2,
-    unsigned char* shared) {
+ATTILE_DEVICE void merge_warps(WarpState<Traits>& warp, const PartOutput<Traits>& output, int rows,
+                               bool divides_keys, float scale_log2, unsigned char* shared) {
   using Outputs = typename Traits::OutputRegisters;
   using RowState = typename PartOutput<Traits>::RowState;
   using ByKeys = WarpShare<Traits, true>;
@@ -76,39 +123,60 @@ ATTILE_DEVICE void merge_warps(
   float* const m = reinterpret_cast<float*>(shared + Traits::kStatesOffset);
   float* const l = m + Outputs::kRows;
   float* const o = reinterpret_cast<float*>(shared + Traits::kMergeOffset);
-  output.begin();
-  ATTILE_UNROLL
-  for (int r = 0; r < Outputs::kRegRows; ++r) {
-    const float sum = Outputs::sum_lanes(softmax.l[r]);
-    if (Outputs::lane_of_row() == 0) {
-      m[Outputs::row(r)] = softmax.m[r];
-      l[Outputs::row(r)] = sum;
+  const auto with_registers = [&](const auto& f) {
+    if constexpr (Traits::kPairs) {
+      if (!divides_keys) return warp.template change<ByRows>(f);
     }
+    f(warp.o, warp.softmax);
+  };
+  output.begin();
+  if constexpr (Traits::kMergesInQ || Traits::kPairs) {
+    arch::barrier();  // Q and P have been read before states replace them
   }
+  with_registers([&]<class Registers>(const Registers&, auto& softmax) {
+    constexpr int kRegRows = Registers::kRegRows;
+    ATTILE_UNROLL
+    for (int r = 0; r < kRegRows; ++r) softmax.l[r] = Registers::sum_lanes(softmax.l[r]);
+    if constexpr (kRegRows > Outputs::kRegRows) {
+      const typename Traits::PairWarps pair(shared + Traits::kStatesOffset);
+      pair.combine_rows(softmax.l, [](float x, float y) { return x + y; });
+      arch::barrier();  // all have read them before states replace them
+    }
+    ATTILE_UNROLL
+    for (int r = 0; r < kRegRows; ++r) {
+      if (Registers::lane_of_row() == 0) {
+        m[Registers::row(r)] = softmax.m[r];
+        l[Registers::row(r)] = softmax.l[r];
+      }
+    }
+  });
   // Few rows leave memory for more columns, and want fewer barriers.
   const int columns = Traits::columns_at_once(states * rows);
   const int pitch = merge_pitch(columns);
-  if constexpr (Traits::kMergesInQ) arch::barrier();  // Q has been read before O replaces it
-  constexpr int kChunk = Traits::kMergeColumns;
   ATTILE_UNROLL_BY(1)
   for (int col0 = 0; col0 < Traits::kVColumns; col0 += columns) {
-    ATTILE_UNROLL
-    for (int chunk = 0; chunk < Traits::kVColumns; chunk += kChunk) {
-      if (chunk < col0 || chunk >= col0 + columns) continue;
+    with_registers([&]<class Registers>(const Registers& o_frag, const auto&) {
+      constexpr int kMerged = Traits::kMergeColumns;
+      constexpr int kChunk = Registers::kWarpCols % kMerged == 0 ? kMerged : 16;
       ATTILE_UNROLL
-      for (int r = 0; r < Outputs::kRegRows; ++r) {
-        const int row = Outputs::row(r) - state * state_rows;
-        if (row >= rows) continue;
-        float* const to = o + (state * rows + row) * pitch - col0 + Outputs::col(0);
+      for (int chunk = 0; chunk < Registers::kWarpCols; chunk += kChunk) {
+        const int of_all = Registers::warp_col() + chunk;
+        if (of_all < col0 || of_all >= col0 + columns) continue;
         ATTILE_UNROLL
-        for (int c = 0; c < Outputs::kRegCols; c += 2) {
-          const int first = Outputs::reg_col(c), second = Outputs::reg_col(c + 1);
-          const int col = Outputs::col_offset(first);
-          if (col < chunk || col >= chunk + kChunk) continue;
-          arch::store(to + col, Vec<float, 2>{o_frag.x[r][first], o_frag.x[r][second]});
+        for (int r = 0; r < Registers::kRegRows; ++r) {
+          const int row = Registers::row(r) - state * state_rows;
+          if (row >= rows) continue;
+          float* const to = o + (state * rows + row) * pitch - col0 + Registers::col(0);
+          ATTILE_UNROLL
+          for (int c = 0; c < Registers::kRegCols; c += 2) {
+            const int first = Registers::reg_col(c), second = Registers::reg_col(c + 1);
+            const int col = Registers::col_offset(first);
+            if (col < chunk || col >= chunk + kChunk) continue;
+            arch::store(to + col, Vec<float, 2>{o_frag.x[r][first], o_frag.x[r][second]});
+          }
         }
       }
-    }
+    });
     arch::barrier();  // all warps have written their states before they are read
     const int vectors = min(columns, Traits::kVColumns - col0) / RowState::kColumns;
     for (int i = arch::thread_index(); i < rows * vectors; i += Traits::kThreads) {
