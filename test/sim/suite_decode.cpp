@@ -184,7 +184,7 @@ const bool kRegistered = [] {
                                policies<kPagedPackedEverything, kCausal>);
   suite.forward<__nv_bfloat16>(
       "fp8.pairs_fill", simulated<Fp8Cache<PairsFill, E4m3, E4m3>>(),
-      policies<kCausal, kPackedCausal, kPagedPackedEverything, kEarlierPaged, kOwnLengths>);
+      policies<kCausal, kPagedPackedEverything, kEarlierPaged, kOwnLengths>);
   suite.forward<__half>("fp8.pairs_fixed", simulated<Fp8Cache<PairsFixed, E5m2, E4m3>>(),
                         policies<kPagedWindow, kPackedCausal, kSinkEverything>);
   suite.forward<__half>("fp8.fixed", simulated<Fp8Cache<Fixed, E5m2, E4m3>>(),

@@ -82,16 +82,17 @@ struct WarpState {
   ATTILE_DEVICE void change(const F& f) {
     if constexpr (Share::kInPairs) {
       using Pair = typename Share::Outputs;
-      constexpr int kRows = Outputs::kRegRows, kCols = Outputs::kRegCols;
+      constexpr int kRows = Outputs::kRegRows;
       Pair pair_o;
       tile::OnlineSoftmax<Pair::kRegRows> pair;
       const auto copy = [&](const auto& each) {
         ATTILE_UNROLL
-        for (int i = 0; i < kRows * kCols; ++i) {
-          each(pair_o.x[i / Pair::kRegCols][i % Pair::kRegCols], o.x[i / kCols][i % kCols]);
-        }
-        ATTILE_UNROLL
-        for (int r = 0; r < 2 * kRows; ++r) {
+        for (int r = 0; r < Pair::kRegRows; ++r) {
+          // An instruction's four sums lie beside each other in both.
+          ATTILE_UNROLL
+          for (int c = 0; c < Pair::kRegCols; ++c) {
+            each(pair_o.x[r][c], o.x[r % kRows][r / kRows * Pair::kRegCols + c]);
+          }
           Softmax& mine = r < kRows ? softmax : more;
           each(pair.m[r], mine.m[r % kRows]);
           each(pair.l[r], mine.l[r % kRows]);
@@ -134,19 +135,20 @@ ATTILE_DEVICE void merge_warps(WarpState<Traits>& warp, const PartOutput<Traits>
     arch::barrier();  // Q and P have been read before states replace them
   }
   with_registers([&]<class Registers>(const Registers&, auto& softmax) {
-    constexpr int kRegRows = Registers::kRegRows;
-    ATTILE_UNROLL
-    for (int r = 0; r < kRegRows; ++r) softmax.l[r] = Registers::sum_lanes(softmax.l[r]);
-    if constexpr (kRegRows > Outputs::kRegRows) {
+    constexpr bool kInPairs = !std::is_same_v<Registers, Outputs>;
+    if constexpr (kInPairs) {
+      ATTILE_UNROLL
+      for (float& sum : softmax.l) sum = Registers::sum_lanes(sum);
       const typename Traits::PairWarps pair(shared + Traits::kStatesOffset);
       pair.combine_rows(softmax.l, [](float x, float y) { return x + y; });
       arch::barrier();  // all have read them before states replace them
     }
     ATTILE_UNROLL
-    for (int r = 0; r < kRegRows; ++r) {
+    for (int r = 0; r < Registers::kRegRows; ++r) {
+      const float sum = kInPairs ? softmax.l[r] : Registers::sum_lanes(softmax.l[r]);
       if (Registers::lane_of_row() == 0) {
         m[Registers::row(r)] = softmax.m[r];
-        l[Registers::row(r)] = softmax.l[r];
+        l[Registers::row(r)] = sum;
       }
     }
   });
