@@ -27,7 +27,8 @@ struct Sm80DecodeTiles {
 /// or one; fp8 takes two, because each warp of a group converts all of its keys. A warp has 16 keys
 /// of a step, or 32 of fp8, so that a stage has as many bytes. Of these the largest tiles are taken
 /// of which two stages fit shared memory, with as many as fit, up to six. Two blocks of a
-/// multiprocessor, where both fit, load while one of them merges (bench/log/tuning-decode.md).
+/// multiprocessor, where both fit, load while one of them merges (bench/log/tuning-decode.md): if
+/// need be with one stage of Q. Without an instruction that converts fp8 its warps are in pairs.
 /// `state_floats`: DecodeTraits::kStateFloats.
 constexpr Sm80DecodeTiles sm80_decode_tiles(int d, int dv, int q_bytes_each, int kv_bytes_each,
                                             int shared_kb, int state_floats) {
@@ -43,6 +44,8 @@ constexpr Sm80DecodeTiles sm80_decode_tiles(int d, int dv, int q_bytes_each, int
   const auto in_pairs = [&](int group_warps) {
     return fp8 && group_warps == 2 && shared_kb == 163;
   };
+  // For 16 bits on 227 KB it is mixed: bench/log/tuning-decode.md.
+  const int least_q_stages = shared_kb == 163 || (fp8 && shared_kb > 163) ? 1 : 2;
   const auto stages = [&](int warps, int group_warps, int blocks, int q_stages) {
     const int q_bytes = q_stages * 16 * group_warps * d * q_bytes_each;
     const int row_floats = warps * 16 * static_cast<int>(sizeof(float));
@@ -59,7 +62,7 @@ constexpr Sm80DecodeTiles sm80_decode_tiles(int d, int dv, int q_bytes_each, int
   for (int group_warps = most; group_warps >= 1; group_warps /= 2) {
     for (int warps = 4; warps >= max(group_warps, 2); warps /= 2) {
       for (int blocks = 2; blocks >= 1; --blocks) {
-        for (int q_stages = 2; q_stages >= (blocks == 2 ? 1 : 2); --q_stages) {
+        for (int q_stages = 2; q_stages >= (blocks == 2 ? least_q_stages : 2); --q_stages) {
           const int count = stages(warps, group_warps, blocks, q_stages);
           if (count < 2) continue;
           return {warp_keys * warps, warps,    warps / group_warps,  min(count, 6),

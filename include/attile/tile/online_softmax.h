@@ -252,7 +252,7 @@ struct OnlineSoftmax {
   ATTILE_HOST_DEVICE void remove_factor(Output& output, float scale_log2) {
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      const float inverse = 1.0f / Factor::of(Factor::applies(m[r], scale_log2));
+      const float inverse = Factor::change(Factor::applies(m[r], scale_log2), false);
       l[r] *= inverse;
       output.scale_row(r, inverse);
     }
@@ -341,23 +341,23 @@ struct OnlineSoftmax {
   template <class Factor, class Maxima, class Scores, class Output>
   ATTILE_DEVICE void step_to_maxima(const Maxima& maxima, Scores& scores, Output& output,
                                     float scale_log2) {
-    Array<bool, kRows> had_factor;
+    Array<float, kRows> before;
     ATTILE_UNROLL
-    for (int r = 0; r < kRows; ++r) had_factor[r] = Factor::applies(m[r], scale_log2);
+    for (int r = 0; r < kRows; ++r) before[r] = m[r];
     Rescaling rescaling = update_max(maxima, scale_log2, true);
-    if constexpr (Factor::kLog2 > 0) {
-      ATTILE_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        const float change =
-            Factor::of(Factor::applies(m[r], scale_log2)) / Factor::of(had_factor[r]);
-        rescaling.factor[r] *= change;
-        l[r] *= change;
-      }
-    }
     bool rises = false;
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) rises |= rescaling.factor[r] != 1.0f;
     rescaling.needed = Scores::any_lane(rises);
+    if (Factor::kLog2 > 0 && rescaling.needed) {  // m that stays has the factor that it had
+      ATTILE_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const float change = Factor::change(Factor::applies(before[r], scale_log2),
+                                            Factor::applies(m[r], scale_log2));
+        rescaling.factor[r] *= change;
+        l[r] *= change;
+      }
+    }
     rescaling.apply(output);
     exponentiate<Factor>(scores, scale_log2);
   }
