@@ -364,22 +364,18 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
     }
     loads.release_tile();
   }
+  if constexpr (Traits::kPairs) {
+    if (!divides_keys) part_pairs(warp, shared);
+  }
   if constexpr (Traits::kScalesQueries) {
-    const auto remove = [&](auto& o_frag, auto& softmax) {
-      softmax.template remove_factor<typename Traits::Factor>(o_frag, scale_log2);
-    };
-    if (Traits::kPairs && !divides_keys) {
-      warp.template change<WarpShare<Traits, false>>(remove);
-    } else {
-      warp.template change<WarpShare<Traits, true>>(remove);
-    }
+    warp.softmax.template remove_factor<typename Traits::Factor>(warp.o, scale_log2);
   }
   float* const states = reinterpret_cast<float*>(shared + Traits::kStatesOffset);
   const PartOutput<Traits> output(p, part, scale_log2,
                                   states + 2 * Traits::OutputRegisters::kRows);
   // Lines 12 to 15 of a row tile's only part, or its state; then these lines of the other row
   // tiles.
-  merge_warps<Traits>(warp, output, part.rows, divides_keys, scale_log2, shared);
+  merge_warps<Traits>(warp.o, warp.softmax, output, part.rows, divides_keys, scale_log2, shared);
   output.end();
 }
 

@@ -107,12 +107,60 @@ struct WarpState {
   }
 };
 
+/// Gives each warp of a pair the 16 rows that it has where there are no pairs: it gives the other
+/// one half of its O, and gets half of that one's.
+/// Scope    all threads of the block.
+/// Barriers it begins with one of the block; one after, before its memory is written again.
+template <class Traits>
+ATTILE_DEVICE void part_pairs(WarpState<Traits>& warp, unsigned char* shared) {
+  using Outputs = typename Traits::OutputRegisters;
+  constexpr int kRows = Outputs::kRegRows, kHalf = Outputs::kRegCols / 2;
+  constexpr int kCount = kRows * (kHalf + 1);  // of O and l
+  constexpr int kAtOnce = min(kCount, Traits::kMergeFloats / Traits::kThreads);
+  const typename Traits::PairWarps pair(shared);
+  const int thread = arch::thread_index();
+  const bool is_second = thread / arch::kWarpSize % 2 != 0;
+  float* const room = reinterpret_cast<float*>(shared + Traits::kMergeOffset);
+  // Of the first 16 rows of the pair, or of the second 16.
+  const auto element = [&](int i, bool of_second) -> float& {
+    const int r = i % kRows, c = i / kRows;
+    if (c == kHalf) return (of_second ? warp.more : warp.softmax).l[r];
+    return warp.o.x[r][(of_second ? kHalf : 0) + c];
+  };
+  arch::barrier();  // Q and P have been read before they are replaced
+  ATTILE_UNROLL
+  for (int first = 0; first < kCount; first += kAtOnce) {
+    if (first > 0) pair.barrier();  // they have been read before the next ones replace them
+    ATTILE_UNROLL
+    for (int i = first; i < min(first + kAtOnce, kCount); ++i) {
+      room[(i - first) * Traits::kThreads + thread] =
+          is_second ? element(i, false) : element(i, true);
+    }
+    pair.barrier();  // both have written before either of them reads
+    ATTILE_UNROLL
+    for (int i = first; i < min(first + kAtOnce, kCount); ++i) {
+      const float theirs = room[(i - first) * Traits::kThreads + (thread ^ arch::kWarpSize)];
+      if (i / kRows == kHalf) {
+        element(i, false) = (is_second ? element(i, true) : element(i, false)) + theirs;
+      } else {
+        element(i, false) = is_second ? theirs : element(i, false);
+        element(i, true) = is_second ? element(i, true) : theirs;
+      }
+    }
+  }
+  ATTILE_UNROLL
+  for (int r = 0; r < kRows; ++r) warp.softmax.m[r] = is_second ? warp.more.m[r] : warp.softmax.m[r];
+}
+
 /// Merges the states of a part's rows, and writes each row.
 /// Scope    all threads of the block.
 /// Barriers it ends with one of the block.
 template <class Traits>
-ATTILE_DEVICE void merge_warps(WarpState<Traits>& warp, const PartOutput<Traits>& output, int rows,
-                               bool divides_keys, float scale_log2, unsigned char* shared) {
+ATTILE_DEVICE void merge_warps(
+    const typename Traits::OutputRegisters& o_frag,
+    const tile::OnlineSoftmax<Traits::OutputRegisters::kRegRows>& softmax,
+    const PartOutput<Traits>& output, int rows, bool divides_keys, float scale_log2,
+    unsigned char* shared) {
   using Outputs = typename Traits::OutputRegisters;
   using RowState = typename PartOutput<Traits>::RowState;
   using ByKeys = WarpShare<Traits, true>;
@@ -124,61 +172,41 @@ ATTILE_DEVICE void merge_warps(WarpState<Traits>& warp, const PartOutput<Traits>
   float* const m = reinterpret_cast<float*>(shared + Traits::kStatesOffset);
   float* const l = m + Outputs::kRows;
   float* const o = reinterpret_cast<float*>(shared + Traits::kMergeOffset);
-  const auto with_registers = [&](const auto& f) {
-    if constexpr (Traits::kPairs) {
-      if (!divides_keys) return warp.template change<ByRows>(f);
-    }
-    f(warp.o, warp.softmax);
-  };
   output.begin();
-  if constexpr (Traits::kMergesInQ || Traits::kPairs) {
-    arch::barrier();  // Q and P have been read before states replace them
+  ATTILE_UNROLL
+  for (int r = 0; r < Outputs::kRegRows; ++r) {
+    const float sum = Outputs::sum_lanes(softmax.l[r]);
+    if (Outputs::lane_of_row() == 0) {
+      m[Outputs::row(r)] = softmax.m[r];
+      l[Outputs::row(r)] = sum;
+    }
   }
-  with_registers([&]<class Registers>(const Registers&, auto& softmax) {
-    constexpr bool kInPairs = !std::is_same_v<Registers, Outputs>;
-    if constexpr (kInPairs) {
-      ATTILE_UNROLL
-      for (float& sum : softmax.l) sum = Registers::sum_lanes(sum);
-      const typename Traits::PairWarps pair(shared + Traits::kStatesOffset);
-      pair.combine_rows(softmax.l, [](float x, float y) { return x + y; });
-      arch::barrier();  // all have read them before states replace them
-    }
-    ATTILE_UNROLL
-    for (int r = 0; r < Registers::kRegRows; ++r) {
-      const float sum = kInPairs ? softmax.l[r] : Registers::sum_lanes(softmax.l[r]);
-      if (Registers::lane_of_row() == 0) {
-        m[Registers::row(r)] = softmax.m[r];
-        l[Registers::row(r)] = sum;
-      }
-    }
-  });
   // Few rows leave memory for more columns, and want fewer barriers.
   const int columns = Traits::columns_at_once(states * rows);
   const int pitch = merge_pitch(columns);
+  if constexpr (Traits::kMergesInQ || Traits::kPairs) {
+    arch::barrier();  // what this memory had has been read before O replaces it
+  }
+  constexpr int kChunk = Traits::kMergeColumns;
   ATTILE_UNROLL_BY(1)
   for (int col0 = 0; col0 < Traits::kVColumns; col0 += columns) {
-    with_registers([&]<class Registers>(const Registers& o_frag, const auto&) {
-      constexpr int kMerged = Traits::kMergeColumns;
-      constexpr int kChunk = Registers::kWarpCols % kMerged == 0 ? kMerged : 16;
+    ATTILE_UNROLL
+    for (int chunk = 0; chunk < Traits::kVColumns; chunk += kChunk) {
+      if (chunk < col0 || chunk >= col0 + columns) continue;
       ATTILE_UNROLL
-      for (int chunk = 0; chunk < Registers::kWarpCols; chunk += kChunk) {
-        const int of_all = Registers::warp_col() + chunk;
-        if (of_all < col0 || of_all >= col0 + columns) continue;
+      for (int r = 0; r < Outputs::kRegRows; ++r) {
+        const int row = Outputs::row(r) - state * state_rows;
+        if (row >= rows) continue;
+        float* const to = o + (state * rows + row) * pitch - col0 + Outputs::col(0);
         ATTILE_UNROLL
-        for (int r = 0; r < Registers::kRegRows; ++r) {
-          const int row = Registers::row(r) - state * state_rows;
-          if (row >= rows) continue;
-          float* const to = o + (state * rows + row) * pitch - col0 + Registers::col(0);
-          ATTILE_UNROLL
-          for (int c = 0; c < Registers::kRegCols; c += 2) {
-            const int first = Registers::reg_col(c), second = Registers::reg_col(c + 1);
-            const int col = Registers::col_offset(first);
-            if (col < chunk || col >= chunk + kChunk) continue;
-            arch::store(to + col, Vec<float, 2>{o_frag.x[r][first], o_frag.x[r][second]});
-          }
+        for (int c = 0; c < Outputs::kRegCols; c += 2) {
+          const int first = Outputs::reg_col(c), second = Outputs::reg_col(c + 1);
+          const int col = Outputs::col_offset(first);
+          if (col < chunk || col >= chunk + kChunk) continue;
+          arch::store(to + col, Vec<float, 2>{o_frag.x[r][first], o_frag.x[r][second]});
         }
       }
-    });
+    }
     arch::barrier();  // all warps have written their states before they are read
     const int vectors = min(columns, Traits::kVColumns - col0) / RowState::kColumns;
     for (int i = arch::thread_index(); i < rows * vectors; i += Traits::kThreads) {
