@@ -341,9 +341,7 @@ struct OnlineSoftmax {
   template <class Factor, class Maxima, class Scores, class Output>
   ATTILE_DEVICE void step_to_maxima(const Maxima& maxima, Scores& scores, Output& output,
                                     float scale_log2) {
-    Array<float, kRows> before;
-    ATTILE_UNROLL
-    for (int r = 0; r < kRows; ++r) before[r] = m[r];
+    const OnlineSoftmax before = *this;
     Rescaling rescaling = update_max(maxima, scale_log2, true);
     bool rises = false;
     ATTILE_UNROLL
@@ -352,7 +350,7 @@ struct OnlineSoftmax {
     if (Factor::kLog2 > 0 && rescaling.needed) {  // m that stays has the factor that it had
       ATTILE_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        const float change = Factor::change(Factor::applies(before[r], scale_log2),
+        const float change = Factor::change(Factor::applies(before.m[r], scale_log2),
                                             Factor::applies(m[r], scale_log2));
         rescaling.factor[r] *= change;
         l[r] *= change;

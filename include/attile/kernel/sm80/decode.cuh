@@ -257,7 +257,9 @@ class TileLoads {
 template <class Share, class Traits>
 ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& part,
                                 const TileLoads<Traits>& loads, int tile, unsigned char* shared,
-                                float scale, float scale_log2, WarpState<Traits>& warp) {
+                                const float* factors, float scale, float scale_log2,
+                                typename Traits::OutputRegisters& o_frag,
+                                WarpSoftmax<Traits>& softmax) {
   using T = typename Traits::Product;
   using Scores = typename Share::Scores;
   constexpr bool kTogether = kByWarpgroup<Traits> && !Share::kDivides;
@@ -275,7 +277,6 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
     tile::multiply<T, Traits::kProducts>(s_frag, q_left, k_right);
   }
   if constexpr (Traits::kScalesQueries) {
-    const float* const factors = reinterpret_cast<float*>(shared + Traits::kFactorsOffset);
     ATTILE_UNROLL
     for (int r = 0; r < Scores::kRegRows; ++r) {
       s_frag.scale_row(r, factors[Scores::row(r) % Share::kRows]);
@@ -286,33 +287,33 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
   } else {
     tile::modify_and_mask<true>(s_frag, coord, p.policies, scale, tile::MathOf<T>());
   }
-  warp.template change<Share>([&](typename Share::Outputs& o_frag, auto& softmax) {
-    using Factor = typename Traits::Factor;
-    if constexpr (Share::kInPairs) {
-      const typename Traits::PairWarps pair(shared + Traits::kStatesOffset);
-      softmax.template step_exactly<Factor>(s_frag, o_frag, scale_log2, pair);  // line 9
-      if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, p.sampler());
-      const typename Traits::PTile p_smem{shared + Traits::kPOffset};
-      tile::stage(p_smem, s_frag);
-      pair.barrier();  // both have written P before either of them reads it
-      const tile::SharedLeft p_left(p_smem, Share::Outputs::warp_row());
-      const auto v_right =
-          tile::in_unit(tile::SharedRight(loads.v(), Share::Outputs::warp_col()));
-      tile::multiply<T>(o_frag, p_left, v_right);  // line 10
+  using Factor = typename Traits::Factor;
+  if constexpr (Share::kInPairs) {
+    const typename Traits::PairWarps pair(shared + Traits::kStatesOffset);
+    const typename Traits::PTile p_smem{shared + Traits::kPOffset};
+    PairState<Traits> state;
+    state.take(o_frag, softmax);
+    state.softmax.template step_exactly<Factor>(s_frag, state.o, scale_log2, pair);  // line 9
+    if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, p.sampler());
+    tile::stage(p_smem, s_frag);
+    pair.barrier();  // both have written P before either of them reads it
+    const tile::SharedLeft p_left(p_smem, Traits::PairOutputs::warp_row());
+    const auto v_right =
+        tile::in_unit(tile::SharedRight(loads.v(), Traits::PairOutputs::warp_col()));
+    tile::multiply<T>(state.o, p_left, v_right);  // line 10
+    state.give(o_frag, softmax);
+  } else {
+    softmax.template step_exactly<Factor>(s_frag, o_frag, scale_log2);  // line 9
+    if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, p.sampler());
+    const tile::RegisterLeft<T, Scores> p_left(s_frag);
+    if constexpr (kTogether) {  // line 10
+      tile::start_product(o_frag, p_left, loads.v());
+      tile::wait_product<0>(o_frag);
     } else {
-      softmax.template step_exactly<Factor>(s_frag, o_frag, scale_log2);  // line 9
-      if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, p.sampler());
-      const tile::RegisterLeft<T, Scores> p_left(s_frag);
-      if constexpr (kTogether) {  // line 10
-        tile::start_product(o_frag, p_left, loads.v());
-        tile::wait_product<0>(o_frag);
-      } else {
-        const auto v_right =
-            tile::in_unit(tile::SharedRight(loads.v().from_row(Share::first_key())));
-        tile::multiply<T, Traits::kProducts>(o_frag, p_left, v_right);
-      }
+      const auto v_right = tile::in_unit(tile::SharedRight(loads.v().from_row(Share::first_key())));
+      tile::multiply<T, Traits::kProducts>(o_frag, p_left, v_right);
     }
-  });
+  }
 }
 
 /// Computes O and LSE of a row tile, or the state of a part of it.
@@ -320,14 +321,18 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
 template <class Traits>
 ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
                                 TileLoads<Traits>& loads, unsigned char* shared, bool warms_up) {
+  using Outputs = typename Traits::OutputRegisters;
   // It may be in device memory.
   const float scale =
       warms_up ? 1.0f : p.score_scale(part.at) * tile::operand_unit<typename Traits::K>();
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(scale);
   const TileRange tiles = part.at.kv_tiles;
   const bool divides_keys = sm80::divides_keys(p, part);
-  WarpState<Traits> warp;
-  warp.clear();  // line 5
+  Outputs o_frag;  // line 5
+  WarpSoftmax<Traits> softmax;
+  float* const factors = reinterpret_cast<float*>(shared + Traits::kFactorsOffset);
+  o_frag.clear();
+  softmax.reset();
 
   ATTILE_UNROLL_BY(1)
   for (int tile = tiles.first;; ++tile) {  // line 6
@@ -343,8 +348,7 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
       arch::barrier();  // Q has arrived before all groups read it, and this tile
       if constexpr (Traits::kScalesQueries) {
         const int rows = Traits::kPairs && !divides_keys ? Traits::kBr : part.rows;
-        tile::scale_to_half<Traits::kThreads>(
-            loads.q(), rows, reinterpret_cast<float*>(shared + Traits::kFactorsOffset));
+        tile::scale_to_half<Traits::kThreads>(loads.q(), rows, factors);
         arch::barrier();  // Q in fp16, and its factors, are there before they are read
       }
     } else {
@@ -358,24 +362,25 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
       }
     }
     if (divides_keys) {
-      compute_tile<WarpShare<Traits, true>>(p, part, loads, tile, shared, scale, scale_log2, warp);
+      compute_tile<WarpShare<Traits, true>>(p, part, loads, tile, shared, factors, scale,
+                                            scale_log2, o_frag, softmax);
     } else if constexpr (Traits::kGroupWarps > 1) {
-      compute_tile<WarpShare<Traits, false>>(p, part, loads, tile, shared, scale, scale_log2, warp);
+      compute_tile<WarpShare<Traits, false>>(p, part, loads, tile, shared, factors, scale,
+                                             scale_log2, o_frag, softmax);
     }
     loads.release_tile();
   }
   if constexpr (Traits::kPairs) {
-    if (!divides_keys) part_pairs(warp, shared);
+    if (!divides_keys) part_pairs<Traits>(o_frag, softmax, shared);
   }
   if constexpr (Traits::kScalesQueries) {
-    warp.softmax.template remove_factor<typename Traits::Factor>(warp.o, scale_log2);
+    softmax.template remove_factor<typename Traits::Factor>(o_frag, scale_log2);
   }
   float* const states = reinterpret_cast<float*>(shared + Traits::kStatesOffset);
-  const PartOutput<Traits> output(p, part, scale_log2,
-                                  states + 2 * Traits::OutputRegisters::kRows);
+  const PartOutput<Traits> output(p, part, scale_log2, states + 2 * Outputs::kRows);
   // Lines 12 to 15 of a row tile's only part, or its state; then these lines of the other row
   // tiles.
-  merge_warps<Traits>(warp.o, warp.softmax, output, part.rows, divides_keys, scale_log2, shared);
+  merge_warps<Traits>(o_frag, softmax, output, part.rows, divides_keys, scale_log2, shared);
   output.end();
 }
 

@@ -63,46 +63,47 @@ struct WarpShare {
   }
 };
 
-/// Holds the state of a warp's rows, in registers.
+/// Holds m and l of a warp's rows, and with Traits::kPairs of the other 16 rows of its pair.
 template <class Traits>
-struct WarpState {
-  using Outputs = typename Traits::OutputRegisters;
-  using Softmax = tile::OnlineSoftmax<Outputs::kRegRows>;
-  Outputs o;
-  Softmax softmax;
-  Softmax more;  ///< of the other 16 rows of a pair (Traits::kPairs)
+struct WarpSoftmax : tile::OnlineSoftmax<Traits::OutputRegisters::kRegRows> {};
+template <class Traits>
+  requires(Traits::kPairs)
+struct WarpSoftmax<Traits> : tile::OnlineSoftmax<Traits::OutputRegisters::kRegRows> {
+  using Softmax = tile::OnlineSoftmax<Traits::OutputRegisters::kRegRows>;
+  Softmax more;
 
-  ATTILE_DEVICE void clear() {
-    o.clear();
-    softmax.reset();
-    if constexpr (Traits::kPairs) more.reset();
+  ATTILE_DEVICE void reset() {
+    Softmax::reset();
+    more.reset();
   }
-  /// Calls f(o, softmax) with the registers as those of a Share, and takes what f makes of them.
-  template <class Share, class F>
-  ATTILE_DEVICE void change(const F& f) {
-    if constexpr (Share::kInPairs) {
-      using Pair = typename Share::Outputs;
-      constexpr int kRows = Outputs::kRegRows;
-      Pair pair_o;
-      tile::OnlineSoftmax<Pair::kRegRows> pair;
-      const auto copy = [&](const auto& each) {
-        ATTILE_UNROLL
-        for (int r = 0; r < Pair::kRegRows; ++r) {
-          // An instruction's four sums lie beside each other in both.
-          ATTILE_UNROLL
-          for (int c = 0; c < Pair::kRegCols; ++c) {
-            each(pair_o.x[r][c], o.x[r % kRows][r / kRows * Pair::kRegCols + c]);
-          }
-          Softmax& mine = r < kRows ? softmax : more;
-          each(pair.m[r], mine.m[r % kRows]);
-          each(pair.l[r], mine.l[r % kRows]);
-        }
-      };
-      copy([](float& to, float from) { to = from; });
-      f(pair_o, pair);
-      copy([](float from, float& to) { to = from; });
-    } else {
-      f(o, softmax);
+};
+
+/// Holds the state of a pair's rows: the same registers with other rows and columns.
+template <class Traits>
+struct PairState {
+  using Outputs = typename Traits::OutputRegisters;
+  using PairOutputs = typename Traits::PairOutputs;
+  PairOutputs o;
+  tile::OnlineSoftmax<PairOutputs::kRegRows> softmax;
+
+  ATTILE_DEVICE void take(Outputs& warp_o, WarpSoftmax<Traits>& warp) {
+    copy(warp_o, warp, [](float& mine, float of_warp) { mine = of_warp; });
+  }
+  ATTILE_DEVICE void give(Outputs& warp_o, WarpSoftmax<Traits>& warp) {
+    copy(warp_o, warp, [](float mine, float& of_warp) { of_warp = mine; });
+  }
+
+ private:
+  template <class Copy>
+  ATTILE_DEVICE void copy(Outputs& warp_o, WarpSoftmax<Traits>& warp, const Copy& each) {
+    constexpr int kRows = Outputs::kRegRows, kCols = PairOutputs::kRegCols;
+    ATTILE_UNROLL
+    for (int r = 0; r < 2 * kRows; ++r) {
+      // An instruction's four sums lie beside each other in both.
+      ATTILE_UNROLL
+      for (int c = 0; c < kCols; ++c) each(o.x[r][c], warp_o.x[r % kRows][r / kRows * kCols + c]);
+      each(softmax.m[r], r < kRows ? warp.m[r] : warp.more.m[r - kRows]);
+      each(softmax.l[r], r < kRows ? warp.l[r] : warp.more.l[r - kRows]);
     }
   }
 };
@@ -112,7 +113,8 @@ struct WarpState {
 /// Scope    all threads of the block.
 /// Barriers it begins with one of the block; one after, before its memory is written again.
 template <class Traits>
-ATTILE_DEVICE void part_pairs(WarpState<Traits>& warp, unsigned char* shared) {
+ATTILE_DEVICE void part_pairs(typename Traits::OutputRegisters& o_frag,
+                              WarpSoftmax<Traits>& softmax, unsigned char* shared) {
   using Outputs = typename Traits::OutputRegisters;
   constexpr int kRows = Outputs::kRegRows, kHalf = Outputs::kRegCols / 2;
   constexpr int kCount = kRows * (kHalf + 1);  // of O and l
@@ -124,8 +126,8 @@ ATTILE_DEVICE void part_pairs(WarpState<Traits>& warp, unsigned char* shared) {
   // Of the first 16 rows of the pair, or of the second 16.
   const auto element = [&](int i, bool of_second) -> float& {
     const int r = i % kRows, c = i / kRows;
-    if (c == kHalf) return (of_second ? warp.more : warp.softmax).l[r];
-    return warp.o.x[r][(of_second ? kHalf : 0) + c];
+    if (c == kHalf) return of_second ? softmax.more.l[r] : softmax.l[r];
+    return o_frag.x[r][(of_second ? kHalf : 0) + c];
   };
   arch::barrier();  // Q and P have been read before they are replaced
   ATTILE_UNROLL
@@ -149,7 +151,7 @@ ATTILE_DEVICE void part_pairs(WarpState<Traits>& warp, unsigned char* shared) {
     }
   }
   ATTILE_UNROLL
-  for (int r = 0; r < kRows; ++r) warp.softmax.m[r] = is_second ? warp.more.m[r] : warp.softmax.m[r];
+  for (int r = 0; r < kRows; ++r) softmax.m[r] = is_second ? softmax.more.m[r] : softmax.m[r];
 }
 
 /// Merges the states of a part's rows, and writes each row.
