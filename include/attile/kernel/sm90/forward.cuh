@@ -183,20 +183,33 @@ ATTILE_DEVICE void forward_block(const TmaForwardParams<Traits>& p, int block,
                 "attile::sm90: a fusion of this family changes O alone; sm80 takes one that "
                 "changes Q and K");
   if constexpr (!arch::kHasWarpgroups) return;
-  const ForwardMemory<Traits> smem{shared};
-  if (arch::thread_index() == Traits::kConsumers * arch::kWarpgroupSize) {
+  constexpr int kConsumers = Traits::kTeams * Traits::kConsumers;
+  constexpr std::size_t kTeamBytes = Traits::kSharedBytes / Traits::kTeams;
+  if (arch::thread_index() == kConsumers * arch::kWarpgroupSize) {
     p.maps.template prefetch<Traits>();
     if constexpr (Traits::kElementStages > 0) {
       if (p.maps.has_keys) arch::prefetch_map(p.elements.map);
     }
   }
-  smem.init(is_transposed_ahead(p));
+  ATTILE_UNROLL
+  for (int team = 0; team < Traits::kTeams; ++team) {
+    ForwardMemory<Traits>{shared + team * kTeamBytes}.init(is_transposed_ahead(p));
+  }
+  arch::barrier();  // nobody uses a barrier that is not there yet
   const int warpgroup = arch::uniform(arch::thread_index() / arch::kWarpgroupSize);
-  if (warpgroup == Traits::kConsumers) {
+  if (warpgroup == kConsumers) {
     arch::reg_dealloc<Traits::kProducerRegisters>();
-    produce(p, block, smem);
+    if constexpr (Traits::kTeams == 1) {
+      produce(p, block, ForwardMemory<Traits>{shared});
+    } else {
+      const int warp = arch::uniform(arch::thread_index() % arch::kWarpgroupSize / arch::kWarpSize);
+      const int team = warp / 2;
+      produce_for_team(p, block * Traits::kTeams + team,
+                       ForwardMemory<Traits>{shared + team * kTeamBytes}, warp % 2);
+    }
   } else {
     arch::reg_alloc<Traits::kConsumerRegisters>();
+    const ForwardMemory<Traits> smem{shared + warpgroup / Traits::kConsumers * kTeamBytes};
     ForwardConsumer<Traits, Fusion>(p, smem, warpgroup, fusion).run();
   }
 }

@@ -56,7 +56,7 @@ namespace attile::sm90 {
 /// leaves its m and l as they were.
 template <class Traits, class Fusion = NoFusion>
 class ForwardConsumer {
-  static_assert(Traits::kConsumers <= kMostConsumers,
+  static_assert(Traits::kTeams * Traits::kConsumers <= kMostConsumers,
                 "attile::sm90: named barriers are for up to 3 consumer warpgroups");
   using Scores = typename Traits::ScoreRegisters;
   using Outputs = typename Traits::OutputRegisters;

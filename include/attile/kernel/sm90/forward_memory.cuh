@@ -21,8 +21,8 @@ struct ForwardMemory {
   unsigned char* data;
 
   ATTILE_DEVICE QPipeline q(int warpgroup) const {
-    return {data + Traits::kQOffset + warpgroup * QPipeline::kBytes,
-            barriers() + 2 * (warpgroup * Traits::kQStages)};
+    return {data + Traits::kQOffset + in_team(warpgroup) * QPipeline::kBytes,
+            barriers() + 2 * (in_team(warpgroup) * Traits::kQStages)};
   }
   ATTILE_DEVICE KPipeline k() const {
     return {data, barriers() + 2 * (Traits::kConsumers * Traits::kQStages)};
@@ -72,11 +72,11 @@ struct ForwardMemory {
     static_assert(kSlots * sizeof(ConsumerRows<Traits>) == Traits::kRowsBytes,
                   "attile::sm90::ForwardMemory: kRowsBytes is kRowBuffers ConsumerRows");
     auto* const slots = reinterpret_cast<ConsumerRows<Traits>*>(data + Traits::kRowsOffset);
-    return slots[warpgroup * kSlots + number % kSlots];
+    return slots[in_team(warpgroup) * kSlots + number % kSlots];
   }
   /// Where a warpgroup stages its rows of O, kCols columns at a time.
   ATTILE_DEVICE typename Traits::OTile o(int warpgroup) const {
-    return {data + Traits::kOOffset + warpgroup * Traits::OTile::kBytes};
+    return {data + Traits::kOOffset + in_team(warpgroup) * Traits::OTile::kBytes};
   }
 
   /// The work tile that the scheduler makes for the other threads, with kHasScheduler, and the
@@ -111,10 +111,13 @@ struct ForwardMemory {
       }
       arch::mbarrier_publish();
     }
-    arch::barrier();  // nobody uses a barrier that is not there yet
   }
 
  private:
+  /// Returns the number of a consumer of the block among those of its team.
+  ATTILE_DEVICE static int in_team(int warpgroup) {
+    return Traits::kTeams == 1 ? warpgroup : warpgroup % Traits::kConsumers;
+  }
   ATTILE_DEVICE arch::Mbarrier* barriers() const {
     return reinterpret_cast<arch::Mbarrier*>(data + Traits::kBarrierOffset);
   }

@@ -161,6 +161,7 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
       }
       loader.go_to(at, step, kv_tile);
       loader.load(pipeline, state, map);
+      if constexpr (kOfKeys && Traits::kTeams > 1) loader.load(smem.v(), state, p.maps.v);
       state.advance();
       if constexpr (Traits::kFp8Values) {
         if (!is_transposed_ahead(p)) load_fp8_v(at, step);
@@ -359,6 +360,21 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
   }
   if constexpr (Traits::kWords != ModifierWords::kNone) {
     if (thread >= 3 * arch::kWarpSize) load_words(p, block, smem);
+  }
+}
+
+/// Runs one of the two producer warps of a team. Scope    all lanes of the warp.
+template <class Traits>
+ATTILE_DEVICE void produce_for_team(const TmaForwardParams<Traits>& p, int block,
+                                    const ForwardMemory<Traits>& smem, int warp) {
+  const int lane = arch::thread_index() % arch::kWarpSize;
+  if (warp == 0) {
+    if (lane == 0) load_kv<true>(p, block, smem, smem.k(), p.maps.k);
+    return;
+  }
+  if (lane < Traits::kConsumers) load_q(p, block, smem, lane);
+  if constexpr (Traits::kHasScheduler) {
+    if (lane == arch::kWarpSize / 2) run_scheduler(p, block, smem);
   }
 }
 

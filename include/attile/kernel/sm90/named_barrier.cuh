@@ -11,7 +11,7 @@ namespace attile::sm90 {
 enum class NamedBarrier {
   kAllConsumers = 1,  ///< all consumer warpgroups, of the backward pass
   kConsumer0 = 2,     ///< the first consumer warpgroup; those of the others follow
-  kTurn0 = 5          ///< the turn of the first one, of the forward pass; others follow
+  kTurn0 = 6          ///< the turn of the first one, of the forward pass; others follow
 };
 
 /// The most consumer warpgroups that the numbers above have room for.

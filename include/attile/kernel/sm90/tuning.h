@@ -54,7 +54,7 @@ enum class ModifierWords { kNone, kColumns, kDiagonals };
 template <int Stages = 2, bool PacksHeads = false, bool Persistent = true, int ElementStages = 0,
           bool Counts = false, ModifierWords ReadWords = ModifierWords::kNone, int OutputParts = 1,
           bool Orders = false, bool Overlaps = true, bool WaitsLate = false,
-          int TransposedFromRows = 0>
+          int TransposedFromRows = 0, int Teams = 1>
 struct Tuning {
   static_assert(Stages >= 2,
                 "attile::sm90::Tuning: at least 2 stages, as a warpgroup waits for the next V "
@@ -71,6 +71,7 @@ struct Tuning {
   static constexpr bool kWaitsLate = WaitsLate;
   static constexpr ModifierWords kWords = ReadWords;
   static constexpr int kTransposedFromRows = TransposedFromRows;
+  static constexpr int kTeams = Teams;
 
   /// The traits that attile::ForwardTraits takes with this tuning.
   template <int Br, int Bc, int D, class E, class P, int Dv>
