@@ -236,15 +236,40 @@ ATTILE_DEVICE void transpose_v(const TmaForwardParams<Traits>& p, const ForwardM
   }
 }
 
-/// Loads the Q of one consumer warpgroup for every work tile of the block, and writes which rows of
-/// the tile they are (ConsumerRows).
+/// Loads the Q of one consumer warpgroup for work tile `number` of the block, and writes which rows
+/// of the tile they are (ConsumerRows).
 /// Behind a sequence's last row come zeros and not its neighbour's rows, whose scores could make a
 /// warp rescale O.
 /// Scope    one thread.
 template <class Traits>
+ATTILE_DEVICE void load_rows(const TmaForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
+                             const typename Traits::QPipeline::State& state,
+                             const ConsumerRows<Traits>& rows, int warpgroup, int number) {
+  const auto pipeline = smem.q(warpgroup);
+  const arch::TmaCoord box = p.queries(rows.at(p));
+  // This stage had Q of the work tile kQStages before this one. The consumer has released it, so
+  // that it has stored O of the rows before those: the ConsumerRows that it may still read are
+  // those of the last kQStages tiles, none of which is overwritten (ForwardTraits::kRowBuffers).
+  pipeline.await_empty(state);
+  smem.rows(warpgroup, number) = rows;  // before Q is full, else the consumer could read old rows
+  pipeline.producer_acquire(state, p.warpgroup_rows() * p.packed_heads());
+  pipeline.load(state, p.maps.q, box);
+}
+/// Says that there is no work tile `number`. Scope    one thread.
+template <class Traits>
+ATTILE_DEVICE void end_rows(const ForwardMemory<Traits>& smem,
+                            const typename Traits::QPipeline::State& state, int warpgroup,
+                            int number) {
+  const auto pipeline = smem.q(warpgroup);
+  pipeline.await_empty(state);
+  smem.rows(warpgroup, number) = ConsumerRows<Traits>();  // the end, likewise
+  static_cast<void>(pipeline.expect(state, 0));
+}
+
+/// Loads the Q of one consumer warpgroup for every work tile of the block. Scope    one thread.
+template <class Traits>
 ATTILE_DEVICE void load_q(const TmaForwardParams<Traits>& p, int block,
                           const ForwardMemory<Traits>& smem, int warpgroup) {
-  const auto pipeline = smem.q(warpgroup);
   typename Traits::QPipeline::State state;
   int number = 0;  // of the block's work tiles
   auto schedule = schedule_of_thread(p, block, smem, Traits::kConsumers);
@@ -252,19 +277,41 @@ ATTILE_DEVICE void load_q(const TmaForwardParams<Traits>& p, int block,
     const int part = consumer_part<Traits>(warpgroup, number);
     const ConsumerRows<Traits> rows(p, schedule.tile(), part);
     if constexpr (Traits::kHasScheduler) schedule.allow_next();
-    const arch::TmaCoord box = p.queries(rows.at(p));
-    // This stage had Q of the work tile kQStages before this one. The consumer has released it, so
-    // that it has stored O of the rows before those: the ConsumerRows that it may still read are
-    // those of the last kQStages tiles, none of which is overwritten (ForwardTraits::kRowBuffers).
-    pipeline.await_empty(state);
-    smem.rows(warpgroup, number) = rows;  // before Q is full, else the consumer could read old rows
-    pipeline.producer_acquire(state, p.warpgroup_rows() * p.packed_heads());
-    pipeline.load(state, p.maps.q, box);
+    load_rows(p, smem, state, rows, warpgroup, number);
     state.advance();
   }
-  pipeline.await_empty(state);
-  smem.rows(warpgroup, number) = ConsumerRows<Traits>();  // the end, likewise
-  static_cast<void>(pipeline.expect(state, 0));
+  end_rows(smem, state, warpgroup, number);
+}
+
+/// Loads the Q of all consumers of a team for its work tiles, and with kHasScheduler makes these.
+/// Scope    all lanes of a warp.
+template <class Traits>
+ATTILE_DEVICE void load_q_of_team(const TmaForwardParams<Traits>& p, int block,
+                                  const ForwardMemory<Traits>& smem) {
+  typename Traits::QPipeline::State state;
+  int number = 0;
+  const bool loads = arch::thread_index() % arch::kWarpSize == 0;
+  const auto load = [&](const WorkTile& at) {
+    ATTILE_UNROLL_BY(1)
+    for (int warpgroup = 0; loads && warpgroup < Traits::kConsumers; ++warpgroup) {
+      if (at.sequence < 0) {
+        end_rows(smem, state, warpgroup, number);
+      } else {
+        const int part = consumer_part<Traits>(warpgroup, number);
+        load_rows(p, smem, state, ConsumerRows<Traits>(p, at, part), warpgroup, number);
+      }
+    }
+    arch::warp_barrier();  // the other lanes wait for what this one waits for
+    state.advance();
+    ++number;
+  };
+  if constexpr (Traits::kHasScheduler) {
+    run_scheduler(p, block, smem, load);
+  } else {
+    StaticSchedule<Traits> schedule(p, block);
+    for (; schedule.more(); schedule.next()) load(schedule.tile());
+    load(WorkTile{.sequence = -1});
+  }
 }
 
 /// Loads the score modifier's elements for the rows of one consumer warpgroup: those of the tiles
@@ -352,7 +399,7 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
   }
   if (0 <= q_warpgroup && q_warpgroup < Traits::kConsumers) load_q(p, block, smem, q_warpgroup);
   if constexpr (Traits::kHasScheduler) {
-    if (thread == 3 * arch::kWarpSize) run_scheduler(p, block, smem);
+    if (thread >= 3 * arch::kWarpSize) run_scheduler(p, block, smem, [](const WorkTile&) {});
   }
   if constexpr (Traits::kElementStages > 0) {
     const int warpgroup = q_warpgroup - arch::kWarpSize;
@@ -372,10 +419,7 @@ ATTILE_DEVICE void produce_for_team(const TmaForwardParams<Traits>& p, int block
     if (lane == 0) load_kv<true>(p, block, smem, smem.k(), p.maps.k);
     return;
   }
-  if (lane < Traits::kConsumers) load_q(p, block, smem, lane);
-  if constexpr (Traits::kHasScheduler) {
-    if (lane == arch::kWarpSize / 2) run_scheduler(p, block, smem);
-  }
+  load_q_of_team(p, block, smem);
 }
 
 }  // namespace attile::sm90

@@ -258,7 +258,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// The threads that read the scheduler's work tiles, and the barriers of the one that is there. V
   /// in fp8 is loaded by the threads that load K.
   static constexpr int kScheduleReaders =
-      (kFp8Values || kTeams > 1 ? 1 : 2) * kKvLanes + kConsumers;
+      kTeams > 1 ? kKvLanes : (kFp8Values ? 1 : 2) * kKvLanes + kConsumers;
   static constexpr int kScheduleBarriers = kHasScheduler ? 2 : 0;
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
   static constexpr int kPipelineBarriers =
