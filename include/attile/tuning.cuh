@@ -105,20 +105,25 @@ struct Sm90Forward {
   static constexpr bool kBare =
       (std::is_same_v<M, NoMask> || std::is_same_v<M, Causal>)&&kPlainScores<Args> &&
       Args::SequencesType::kUniform && kTileSet != TileSet::kPackedHeads;
+  /// What two teams have registers for.
+  static constexpr bool kTeams = kPlainScores<Args> && !kHasTileMask<MaskInTiles<M>> &&
+                                 Args::SequencesType::kUniform && kTileSet == TileSet::kAny;
   static constexpr Sm90Tiles kTiles =
       E::kAllFp8 ? fitted<M>(sm90_fp8_forward_tiles(D, Dv, E::kFp8Sums == Fp8Sums::kPromoted,
                                                     kFast && !Args::DropoutType::kEnabled, kBare))
       : BlockListMask<M>
-          ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast, Args::DropoutType::kEnabled))
+          ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast, Args::DropoutType::kEnabled,
+                                                fitting_rows<M>(192), kTeams))
       : has_elements(kTileSet) ? sm90_element_forward_tiles(max(D, Dv), kEdges)
-      : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
+      : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet, kTeams)
       : kMasked                ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>)
                                : sm90_general_forward_tiles(max(D, Dv));
   using type =
       ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
                 sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true,
                              kTiles.element_stages, kCounts, kWords, kTiles.output_parts, false,
-                             kTiles.overlaps, kTiles.waits_late, kTiles.transposed_from_rows>>;
+                             kTiles.overlaps, kTiles.waits_late, kTiles.transposed_from_rows,
+                             kTiles.teams>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, TileSet kTileSet>

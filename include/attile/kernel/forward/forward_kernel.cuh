@@ -53,11 +53,7 @@ std::int64_t forward_block_count(const typename Traits::Args& args) {
   } else {
     int at_once = arch::multiprocessors() * Traits::kBlocksPerSm;
     if (args.max_blocks > 0) at_once = min(at_once, args.max_blocks);
-    if constexpr (requires { Traits::kTeams; }) {
-      return min<std::int64_t>(ceil_div<std::int64_t>(tiles, Traits::kTeams), at_once);
-    } else {
-      return min<std::int64_t>(tiles, at_once);
-    }
+    return min<std::int64_t>(tiles, at_once);
   }
 }
 

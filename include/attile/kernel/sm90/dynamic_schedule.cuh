@@ -19,7 +19,7 @@
 
 // How the producer threads of the forward kernel get the block's work tiles. Without kHasScheduler
 // each thread works them out by a StaticSchedule of its own. With it, which is where sequences have
-// lengths of their own and with Tuning's kCounts, one thread, the scheduler, reads in device memory
+// lengths of their own and with Tuning's kCounts, one warp, the scheduler, reads in device memory
 // what lengths and masks say, and writes the work tiles to a place in shared memory, where those
 // that load K, V and Q read them:
 //
@@ -36,6 +36,7 @@
 // consumer may hold the V in that stage while it waits for the next Q ("Deadlock" in forward.cuh).
 // Sequences are not sorted by length here: a warp that sorted 32 of them made those of 1k and mixed
 // ones slower, and one of 16k faster (bench/log/tuning-sequences.md).
+// With teams the scheduler is the warp that loads Q, which reads no tile (load_q_of_team).
 
 namespace attile::sm90 {
 
@@ -63,9 +64,9 @@ class DynamicSchedule {
   /// Goes on to the block's next work tile. Returns whether there is one.
   ATTILE_DEVICE bool next() {
     int* const counter = p_.scheduler.counter;
-    const int blocks = arch::block_count() * Traits::kTeams;
-    const std::int64_t number =
-        counter != nullptr ? take_number(counter) : snake(block_, blocks, wave_++);
+    const std::int64_t number = counter != nullptr
+                                    ? take_number(counter)
+                                    : snake(block_, arch::block_count(), wave_++);
     return number < p_.scheduler.items && enter(static_cast<unsigned>(number));
   }
   ATTILE_DEVICE WorkTile tile() const {
@@ -137,7 +138,8 @@ class DynamicSchedule {
 
 /// Makes a block's work tiles with kHasScheduler where all sequences have the same lengths: those
 /// of StaticSchedule, in its order, but by the counter, so that blocks end together however many
-/// keys tiles of rows see. Without scratch memory they are those of StaticSchedule.
+/// keys tiles of rows see. Without scratch memory they are those of StaticSchedule. With teams the
+/// first one is that of StaticSchedule, too: so no block gets two while another one gets none.
 /// Scope    all lanes of a warp, for all functions.
 template <class Traits>
 class CountedSchedule {
@@ -148,8 +150,10 @@ class CountedSchedule {
   /// Goes on to the block's next work tile. Returns whether there is one.
   ATTILE_DEVICE bool next() {
     int* const counter = p_.scheduler.counter;
-    if (counter != nullptr) {
-      number_ = take_number(counter);
+    constexpr bool kFirstByIndex = Traits::kTeams > 1;
+    if (counter != nullptr && !(kFirstByIndex && number_ < 0)) {
+      const int before = kFirstByIndex ? arch::block_count() * Traits::kTeams : 0;
+      number_ = before + take_number(counter);
     } else {
       number_ = static_cast<int>(min<std::int64_t>(own_.number(), p_.scheduler.items));
       own_.next();
@@ -161,7 +165,7 @@ class CountedSchedule {
  private:
   const TmaForwardParams<Traits>& p_;
   StaticSchedule<Traits> own_;
-  int number_ = 0;
+  int number_ = -1;
 };
 
 /// Reads the work tiles that `run_scheduler` makes, as StaticSchedule gives them.
@@ -199,25 +203,25 @@ template <class Traits>
 using MadeSchedule = std::conditional_t<Traits::SequencesType::kUniform, CountedSchedule<Traits>,
                                         DynamicSchedule<Traits>>;
 
-/// Writes the block's work tiles for the others, with kHasScheduler, and calls made(at) with each
-/// of them, and after the last one. Scope    all lanes of a warp.
+/// Writes the block's work tiles for the others, with kHasScheduler. One lane calls made(at) with
+/// each of them, and with what follows the last one. Scope    all lanes of a warp.
 template <class Traits, class F>
 ATTILE_DEVICE void run_scheduler(const TmaForwardParams<Traits>& p, int block,
                                  const ForwardMemory<Traits>& smem, const F& made) {
   MadeSchedule<Traits> tiles(p, block);
+  const bool writes = arch::thread_index() % arch::kWarpSize == 0;
   bool more = true;
   // With parity 1 the first wait returns at once.
   for (int parity = 1; more; parity ^= 1) {
-    arch::mbarrier_wait(smem.work_tile_empty(), parity);  // all who read allow the next one
-    arch::warp_barrier();  // all lanes have seen that before one lets readers allow another one
+    if (writes) arch::mbarrier_wait(smem.work_tile_empty(), parity);  // readers allow the next one
     more = tiles.next();
     WorkTile at{.sequence = -1};
     if (more) at = tiles.tile();
-    if (arch::thread_index() % arch::kWarpSize == 0) {
+    if (writes) {
       smem.work_tile() = at;
       arch::mbarrier_arrive(smem.work_tile_full());
+      made(smem.work_tile());
     }
-    made(at);
   }
 }
 

@@ -57,7 +57,7 @@ namespace attile::sm90 {
 template <class Traits, class Fusion = NoFusion>
 class ForwardConsumer {
   static_assert(Traits::kTeams * Traits::kConsumers <= kMostConsumers,
-                "attile::sm90: named barriers are for up to 3 consumer warpgroups");
+                "attile::sm90: named barriers are for up to 4 consumer warpgroups");
   using Scores = typename Traits::ScoreRegisters;
   using Outputs = typename Traits::OutputRegisters;
   using Probabilities = tile::RegisterLeft<typename Traits::ProbabilityType, Scores>;

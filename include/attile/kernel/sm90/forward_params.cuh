@@ -297,7 +297,7 @@ struct TmaForwardParams : ForwardParams<Traits> {
     if constexpr (Base::kOrdersHeads) {
       if (this->head_order.by_head) sharing = 1;  // they do not follow each other
     }
-    const int blocks = static_cast<int>(forward_block_count<Traits>(args));
+    const int blocks = static_cast<int>(forward_block_count<Traits>(args)) * Traits::kTeams;
     return Sections::of(bytes / sharing, this->q_tiles, batch_heads, max(blocks, 1));
   }
 };

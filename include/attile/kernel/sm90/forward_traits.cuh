@@ -30,7 +30,7 @@ struct TmaForwardParams;
 
 /// Holds every type and constant of one forward kernel for compute capability 9.0 (forward.cuh).
 /// Br, Bc  rows of a tile of Q, and of K and V: Br is 64 for each of the 1 to 3 consumer
-///         warpgroups, Bc a multiple of 16.
+///         warpgroups, or 2 of each team, Bc a multiple of 16.
 /// D, Dv   the largest head_dim and head_dim_v that the kernel takes, up to 256; smaller ones are
 ///         padded inside.
 /// E, P    Elements and PolicyBundle, as for KernelTraits.
@@ -51,6 +51,14 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static_assert(D >= 1 && D <= 256, "attile::sm90::ForwardTraits: D must be 1 to 256");
   static_assert(Dv >= 1 && Dv <= 256, "attile::sm90::ForwardTraits: Dv must be 1 to 256");
 
+  static_assert(TuningType::kTeams == 1 ||
+                    (TuningType::kTeams == 2 && Br <= 128 && !TuningType::kPacksHeads &&
+                     TuningType::kElementStages == 0 && !TuningType::kOrders &&
+                     TuningType::kWords == ModifierWords::kNone && !E::kAllFp8 &&
+                     !P::DropoutType::kEnabled && P::SequencesType::kUniform),
+                "attile::sm90::ForwardTraits: two teams have up to 128 rows each, of one head, with "
+                "inputs of 16 bits and sequences of one length, Uniform; without dropout, and tiles "
+                "or words of a modifier");
   static_assert(!TuningType::kPacksHeads || P::SequencesType::kUniform,
                 "attile::sm90::ForwardTraits: query heads share a tile only where all sequences "
                 "have the same lengths, Uniform");

@@ -22,7 +22,7 @@ inline constexpr int kMostConsumers =
 template <class Traits>
 ATTILE_DEVICE void all_consumers_barrier() {
   static_assert(Traits::kConsumers <= kMostConsumers,
-                "attile::sm90: named barriers are for up to 3 consumer warpgroups");
+                "attile::sm90: named barriers are for up to 4 consumer warpgroups");
   constexpr int kId = static_cast<int>(NamedBarrier::kAllConsumers);
   arch::barrier(kId, Traits::kConsumers * arch::kWarpgroupSize);
 }

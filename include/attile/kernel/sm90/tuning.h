@@ -51,6 +51,8 @@ enum class ModifierWords { kNone, kColumns, kDiagonals };
 /// TransposedFromRows   with scratch memory V in fp8 is transposed ahead of the kernel
 ///             (transpose_v.cuh) where at least so many rows of query heads share a kv head;
 ///             0: never.
+/// Teams       groups of consumers of a block, each with Br rows, pipelines and work tiles of its
+///             own, 1 or 2 (forward.cuh).
 template <int Stages = 2, bool PacksHeads = false, bool Persistent = true, int ElementStages = 0,
           bool Counts = false, ModifierWords ReadWords = ModifierWords::kNone, int OutputParts = 1,
           bool Orders = false, bool Overlaps = true, bool WaitsLate = false,
