@@ -190,8 +190,9 @@ constexpr Sm90Tiles sm90_element_forward_tiles(int dim, bool small_bc) {
 }
 
 /// The tiles of two teams of two consumers, up to 64 columns. Four consumers do more beside each
-/// other than three, and a team's rows wait for no other rows; but they have registers for 64 keys,
-/// and for a mask that takes none, alone.
+/// other than three, and a team's rows wait for no other rows; but they have registers for 64 keys
+/// alone, and for a mask that takes none. That is 1.00 to 1.4 times as fast where a mask has an edge
+/// or keys are few (H200, bench/log/tuning-sm90.md).
 inline constexpr Sm90Tiles kTwoTeams{.br = 128, .bc = 64, .stages = 4, .teams = 2};
 
 /// Returns the tiles of the sm90 forward kernel on the fast path. `small_bc`: where much of what
@@ -273,7 +274,8 @@ constexpr Sm90Tiles sm90_listed_forward_tiles(int d, int dv, bool fast, bool dro
                                               bool teams) {
   const int dim = max(d, dv);
   if (!fast) return sm90_general_forward_tiles(dim);
-  if (dim <= 64) return rows % 192 != 0 && teams ? kTwoTeams : Sm90Tiles{192, 128, 3};
+  if (dim <= 64 && teams && rows % 192 != 0) return {.br = 128, .bc = 64, .stages = 3, .teams = 2};
+  if (dim <= 64) return {192, 128, 3};
   if (dim <= 128) return drops ? Sm90Tiles{128, 64, 4} : Sm90Tiles{128, 128, 2};
   return sm90_fast_forward_tiles(d, dv, true, TileSet::kAny);
 }

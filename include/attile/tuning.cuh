@@ -87,7 +87,13 @@ struct Sm90Forward {
   /// With dropout three consumers, which have a small Bc up to 128 columns, hide its work better.
   static constexpr bool kThreeConsumers = Args::DropoutType::kEnabled && max(D, Dv) > 96 &&
                                           max(D, Dv) <= 128 && kTileSet != TileSet::kPackedHeads;
-  static constexpr bool kSmallBc = kEdges || kThreeConsumers;
+  using M = typename Args::MaskType;
+  /// What two teams have registers for.
+  static constexpr bool kTeams = kPlainScores<Args> && !kHasTileMask<MaskInTiles<M>> &&
+                                 Args::SequencesType::kUniform && kTileSet == TileSet::kAny;
+  /// Up to 64 columns they also are faster for few keys.
+  static constexpr bool kFewKeys = kTeams && std::is_same_v<M, NoMask> && max(D, Dv) <= 64;
+  static constexpr bool kSmallBc = kEdges || kThreeConsumers || kFewKeys;
   static constexpr sm90::ModifierWords kWords =
       has_columns(kTileSet)     ? sm90::ModifierWords::kColumns
       : has_diagonals(kTileSet) ? sm90::ModifierWords::kDiagonals
@@ -96,7 +102,6 @@ struct Sm90Forward {
   static constexpr bool kFast =
       kHasFastTiles<Args> ||
       (kWords != sm90::ModifierWords::kNone && IntervalMask<MaskInTiles<typename Args::MaskType>>);
-  using M = typename Args::MaskType;
   using E = typename Args::Elements;
   static constexpr bool kMasked = kHasMaskedTiles<Args> && kTileSet != TileSet::kPackedHeads;
   /// The fourth warp of the producer, which counts, has something else to do in some sets.
@@ -105,9 +110,6 @@ struct Sm90Forward {
   static constexpr bool kBare =
       (std::is_same_v<M, NoMask> || std::is_same_v<M, Causal>)&&kPlainScores<Args> &&
       Args::SequencesType::kUniform && kTileSet != TileSet::kPackedHeads;
-  /// What two teams have registers for.
-  static constexpr bool kTeams = kPlainScores<Args> && !kHasTileMask<MaskInTiles<M>> &&
-                                 Args::SequencesType::kUniform && kTileSet == TileSet::kAny;
   static constexpr Sm90Tiles kTiles =
       E::kAllFp8 ? fitted<M>(sm90_fp8_forward_tiles(D, Dv, E::kFp8Sums == Fp8Sums::kPromoted,
                                                     kFast && !Args::DropoutType::kEnabled, kBare))
@@ -220,8 +222,12 @@ namespace sm90 {
 
 using detail::TileSet;
 
+/// The kv_len from which on `NoMask` takes the kernel of TileSet::kLong up to 64 columns, and not two
+/// teams (bench/log/tuning-sm90.md).
+inline constexpr int kLongUnmasked = 1536;
 /// Returns the q_len from which on `Causal` takes the kernel of TileSet::kLong, whose larger Bc
-/// gains where a mask's edge is a small part of what rows see, and loses as much elsewhere
+/// gains where a mask's edge is a small part of what rows see, and loses as much elsewhere; up to 64
+/// columns with a modifier alone, as else two teams are faster
 /// (bench/log/tuning-sm90.md; other masks are not measured).
 constexpr int long_sequence(int dim) { return dim <= 64 ? 1536 : 4096; }
 /// Says whether a call's rows are so long: by that, or because there are four times as many keys as

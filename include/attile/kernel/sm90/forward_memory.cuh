@@ -56,10 +56,10 @@ struct ForwardMemory {
   ATTILE_DEVICE int& kv_tile(int stage) const {
     return reinterpret_cast<int*>(data + Traits::kKvTileOffset)[stage];
   }
-  /// Returns that number. It is read by the lane that releases the stage, and used, which the
-  /// release must not overtake. Scope    all lanes of a consumer warp.
+  /// Returns that number to the lane that releases the stage, which hands it to the other ones
+  /// before that (arch::uniform): the release must not overtake the read.
   ATTILE_DEVICE int read_kv_tile(int stage) const {
-    return arch::uniform(arch::thread_index() % arch::kWarpSize == 0 ? kv_tile(stage) : 0);
+    return arch::thread_index() % arch::kWarpSize == 0 ? kv_tile(stage) : 0;
   }
   /// The score modifier's words of a stage of K; only with kWords.
   ATTILE_DEVICE typename Traits::Word* words(int stage) const {
