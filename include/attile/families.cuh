@@ -111,8 +111,8 @@ struct Sm90Family {
   }
 
  private:
-  /// Calls f for the tiles of `kLongSet` where rows are long, else for those of `kSet`. Those of two
-  /// teams are the faster ones for `Causal` at all lengths.
+  /// Calls f for the tiles of `kLongSet` where rows are long, else for those of `kSet`. For
+  /// `Causal` those of two teams are the faster ones at all lengths.
   template <int D, int Dv, TileSet kSet, TileSet kLongSet, class Args, class F>
   static auto forward_of(const Args& args, const F& f) {
     using Mask = typename Args::MaskType;

@@ -120,12 +120,11 @@ struct Sm90Forward {
       : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet, kTeams)
       : kMasked                ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>)
                                : sm90_general_forward_tiles(max(D, Dv));
-  using type =
-      ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
-                sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true,
-                             kTiles.element_stages, kCounts, kWords, kTiles.output_parts, false,
-                             kTiles.overlaps, kTiles.waits_late, kTiles.transposed_from_rows,
-                             kTiles.teams>>;
+  using type = ForwardOf<
+      Args, D, Dv, kTiles.br, kTiles.bc,
+      sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true, kTiles.element_stages,
+                   kCounts, kWords, kTiles.output_parts, false, kTiles.overlaps, kTiles.waits_late,
+                   kTiles.transposed_from_rows, kTiles.teams>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, TileSet kTileSet>
@@ -222,12 +221,12 @@ namespace sm90 {
 
 using detail::TileSet;
 
-/// The kv_len from which on `NoMask` takes the kernel of TileSet::kLong up to 64 columns, and not two
-/// teams (bench/log/tuning-sm90.md).
+/// The kv_len from which on `NoMask` takes the kernel of TileSet::kLong up to 64 columns, and not
+/// two teams (bench/log/tuning-sm90.md).
 inline constexpr int kLongUnmasked = 1536;
 /// Returns the q_len from which on `Causal` takes the kernel of TileSet::kLong, whose larger Bc
-/// gains where a mask's edge is a small part of what rows see, and loses as much elsewhere; up to 64
-/// columns with a modifier alone, as else two teams are faster
+/// gains where a mask's edge is a small part of what rows see, and loses as much elsewhere. Up to
+/// 64 columns that is so with a modifier alone: else two teams are faster
 /// (bench/log/tuning-sm90.md; other masks are not measured).
 constexpr int long_sequence(int dim) { return dim <= 64 ? 1536 : 4096; }
 /// Says whether a call's rows are so long: by that, or because there are four times as many keys as

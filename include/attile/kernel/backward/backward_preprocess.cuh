@@ -186,9 +186,9 @@ template <class Traits>
 inline constexpr int kPreprocessWarps = min(ceil_div(Traits::kBr, arch::kWarpSize), 4);
 template <class Traits>
 inline constexpr int kPreprocessThreads = kPreprocessWarps<Traits>* arch::kWarpSize;
-/// Is the number of its blocks for which a multiprocessor has registers at least: those of 16 warps,
-/// with kInOrder of 12, as more would spill. By 16 instead of 12 a pass of 512 packed sequences of
-/// 128 rows takes 0.985 of the time (H200, 2026-11-26, bench/log/tuning-sequences.md).
+/// Is the number of its blocks for which a multiprocessor has registers at least: those of 16
+/// warps, and with kInOrder of 12, as more would spill. By 16 instead of 12 a pass of 512 packed
+/// sequences of 128 rows takes 0.985 of the time (H200, bench/log/tuning-sequences.md).
 template <class Traits>
 inline constexpr int kPreprocessBlocks =
     (Traits::kDqMode == DqMode::kInOrder ? 12 : 16) / kPreprocessWarps<Traits>;

@@ -64,9 +64,8 @@ class DynamicSchedule {
   /// Goes on to the block's next work tile. Returns whether there is one.
   ATTILE_DEVICE bool next() {
     int* const counter = p_.scheduler.counter;
-    const std::int64_t number = counter != nullptr
-                                    ? take_number(counter)
-                                    : snake(block_, arch::block_count(), wave_++);
+    const std::int64_t number =
+        counter != nullptr ? take_number(counter) : snake(block_, arch::block_count(), wave_++);
     return number < p_.scheduler.items && enter(static_cast<unsigned>(number));
   }
   ATTILE_DEVICE WorkTile tile() const {
@@ -99,9 +98,8 @@ class DynamicSchedule {
     // tiles follow each other.
     const int kv_heads = min(p_.scheduler.l2_keys / max(lengths.kv_len, 1), p_.kv_heads);
     const int section_heads = max(kv_heads, 1) * p_.group_heads;
-    const auto [head, q_tile] =
-        section_tile(static_cast<int>(among - begin), section_heads, p_.q_heads,
-                     ceil_div(lengths.q_len, kRows));
+    const auto [head, q_tile] = section_tile(static_cast<int>(among - begin), section_heads,
+                                             p_.q_heads, ceil_div(lengths.q_len, kRows));
     at_.head = head;
     at_.kv_head = head / p_.group_heads;
     at_.row0 = q_tile * kRows;

@@ -88,10 +88,10 @@
 // i has rotates from tile to tile (load_q).
 //
 // Teams. With two teams (Tuning) a block is two such kernels beside each other: a team has two
-// consumers, its own pipelines and its own work tiles: those of a block of a grid of kTeams times as
-// many, in which the second teams come behind the first ones, the other way round, since the first
-// work tiles are the longest. Two warps of the one producer warpgroup are a team's: lane 0 of one
-// loads K and V in turn (load_kv), the other one loads Q, and with kHasScheduler makes the work
+// consumers, its own pipelines and its own work tiles: those of a block of a grid of kTeams times
+// as many, in which the second teams come behind the first ones, the other way round, since the
+// first work tiles are the longest. Two warps of the one producer warpgroup are a team's: lane 0 of
+// one loads K and V in turn (load_kv), the other one loads Q, and with kHasScheduler makes the work
 // tiles (load_q_of_team). Four consumers do more beside each other than three of 192 rows, which
 // wait for the tiles that one of them sees; but they have registers for 64 keys, up to 64 columns.
 //
@@ -160,11 +160,11 @@
 // that one waits for they have, as who waits for it holds no V before V(y - 1 - kStages), and who
 // waits for V(j) or a later V none before V(j - 1). And V(j) is loaded right behind K(j), which has
 // been loaded.
-//   Teams. One thread loads K and V in turn: K(y) is loaded behind V(y - 1), for which all must have
-// released V(y - 1 - kStages). By the table, with kMaxSkipped = kStages - 1 as for Order, who waits
-// for K(y) holds none before V(y - kStages). And V(j) is loaded right behind K(j). The warp that
-// loads Q makes the work tile when load_kv allows it, and the next one behind this one's Q, for
-// which it waits for a consumer that has released the Q before.
+//   Teams. One thread loads K and V in turn: K(y) is loaded behind V(y - 1), for which all must
+// have released V(y - 1 - kStages). By the table, with kMaxSkipped = kStages - 1 as for Order, who
+// waits for K(y) holds none before V(y - kStages). And V(j) is loaded right behind K(j). The warp
+// that loads Q makes the work tile when load_kv allows it, and the next one behind the Q of this
+// one, for which it waits for a consumer that has released the Q before.
 //   Elements of the score modifier are loaded by threads that wait for one consumer alone, which
 // has released those before.
 //   Warps of a consumer release one by one, but wait for nothing but these tiles and each other.

@@ -42,8 +42,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static_assert(E::kInputsEqual || E::kFp8Queries,
                 "attile::sm90::ForwardTraits: Q, K and V of one element type, or Q and K in fp8; K "
                 "and V in fp8 with Q of 16 bits are for the other families");
-  static_assert(Br == 64 || Br == 128 || Br == 192 || Br == 256,
-                "attile::sm90::ForwardTraits: Br must be 64, 128, 192 or 256");
+  static_assert(Br == 64 || Br == 128 || Br == 192,
+                "attile::sm90::ForwardTraits: Br must be 64, 128 or 192");
   static_assert(Bc >= 16 && Bc % 16 == 0 && Bc <= 256,
                 "attile::sm90::ForwardTraits: Bc must be a multiple of 16, up to 256");
   static_assert(Bc % 32 == 0 || !E::kAllFp8,
@@ -51,14 +51,16 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static_assert(D >= 1 && D <= 256, "attile::sm90::ForwardTraits: D must be 1 to 256");
   static_assert(Dv >= 1 && Dv <= 256, "attile::sm90::ForwardTraits: Dv must be 1 to 256");
 
-  static_assert(TuningType::kTeams == 1 ||
-                    (TuningType::kTeams == 2 && Br <= 128 && !TuningType::kPacksHeads &&
-                     TuningType::kElementStages == 0 && !TuningType::kOrders &&
-                     TuningType::kWords == ModifierWords::kNone && !E::kAllFp8 &&
-                     !P::DropoutType::kEnabled && P::SequencesType::kUniform),
-                "attile::sm90::ForwardTraits: two teams have up to 128 rows each, of one head, with "
-                "inputs of 16 bits and sequences of one length, Uniform; without dropout, and tiles "
-                "or words of a modifier");
+  static_assert(
+      TuningType::kTeams == 1 ||
+          (TuningType::kTeams == 2 && Br <= 128 && !TuningType::kPacksHeads &&
+           TuningType::kElementStages == 0 && TuningType::kWords == ModifierWords::kNone &&
+           !TuningType::kOrders && !P::DropoutType::kEnabled && !E::kFp8Queries &&
+           P::SequencesType::kUniform),
+      "attile::sm90::ForwardTraits: two teams are for up to 128 rows of one head each, inputs of "
+      "16 "
+      "bits and sequences of one length, Uniform; without dropout, and without tiles or words of a "
+      "score modifier");
   static_assert(!TuningType::kPacksHeads || P::SequencesType::kUniform,
                 "attile::sm90::ForwardTraits: query heads share a tile only where all sequences "
                 "have the same lengths, Uniform");
@@ -265,8 +267,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kKvLanes = kIsPaged<typename P::SequencesType> ? arch::kWarpSize : 1;
   /// The threads that read the scheduler's work tiles, and the barriers of the one that is there. V
   /// in fp8 is loaded by the threads that load K.
-  static constexpr int kScheduleReaders =
-      kTeams > 1 ? kKvLanes : (kFp8Values ? 1 : 2) * kKvLanes + kConsumers;
+  static constexpr int kScheduleReaders = kTeams > 1 ? kKvLanes
+                                                     : (kFp8Values ? 1 : 2) * kKvLanes + kConsumers;
   static constexpr int kScheduleBarriers = kHasScheduler ? 2 : 0;
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
   static constexpr int kPipelineBarriers =
