@@ -111,21 +111,15 @@ struct Sm90Family {
   }
 
  private:
-  /// Calls f for the tiles of `kLongSet` where rows are long, else for those of `kSet`. For
-  /// `Causal` those of two teams are the faster ones at all lengths.
+  /// Calls f for the tiles of `kLongSet` where rows are long, else for those of `kSet`.
   template <int D, int Dv, TileSet kSet, TileSet kLongSet, class Args, class F>
   static auto forward_of(const Args& args, const F& f) {
-    using Mask = typename Args::MaskType;
     using Short = sm90::DefaultForwardTraits<Args, D, Dv, kSet>;
-    using Long = sm90::DefaultForwardTraits<Args, D, Dv, kLongSet>;
-    constexpr bool kHasTeams = [] {
-      if constexpr (requires { Short::kTeams; }) return Short::kTeams > 1;
-      return false;
-    }();
-    if constexpr (std::is_same_v<Mask, Causal> && !kHasTeams) {
-      if (sm90::has_long_rows(args, max(D, Dv))) return f(std::type_identity<Long>{});
-    } else if constexpr (std::is_same_v<Mask, NoMask> && kHasTeams) {
-      if (args.kv_len >= sm90::kLongUnmasked) return f(std::type_identity<Long>{});
+    using Mask = typename Args::MaskType;
+    constexpr bool kTeams = sm90::kHasTeams<Short>;
+    if constexpr (std::is_same_v<Mask, Causal> || (std::is_same_v<Mask, NoMask> && kTeams)) {
+      using Long = sm90::DefaultForwardTraits<Args, D, Dv, kLongSet>;
+      if (sm90::has_long_rows(args, max(D, Dv), kTeams)) return f(std::type_identity<Long>{});
     }
     return f(std::type_identity<Short>{});
   }

@@ -221,20 +221,30 @@ namespace sm90 {
 
 using detail::TileSet;
 
-/// The kv_len from which on `NoMask` takes the kernel of TileSet::kLong up to 64 columns, and not
-/// two teams (bench/log/tuning-sm90.md).
-inline constexpr int kLongUnmasked = 1536;
+/// Says whether a kernel's blocks have several teams (Tuning).
+template <class Traits>
+inline constexpr bool kHasTeams = [] {
+  if constexpr (requires { Traits::kTeams; }) return Traits::kTeams > 1;
+  return false;
+}();
 /// Returns the q_len from which on `Causal` takes the kernel of TileSet::kLong, whose larger Bc
-/// gains where a mask's edge is a small part of what rows see, and loses as much elsewhere. Up to
-/// 64 columns that is so with a modifier alone: else two teams are faster
-/// (bench/log/tuning-sm90.md; other masks are not measured).
-constexpr int long_sequence(int dim) { return dim <= 64 ? 1536 : 4096; }
+/// gains where a mask's edge is a small part of what rows see, and loses as much elsewhere
+/// (bench/log/tuning-sm90.md; other masks are not measured). `teams`: instead of one with teams.
+constexpr int long_sequence(int dim, bool teams = false) {
+  return dim <= 64 && !teams ? 1536 : 4096;
+}
+/// The kv_len from which on `NoMask` does so, instead of a kernel with teams.
+inline constexpr int kLongUnmasked = 1536;
 /// Says whether a call's rows are so long: by that, or because there are four times as many keys as
 /// queries, where D = 128 takes 0.80 to 1.00 of the time of the other tiles
 /// (bench/log/tuning-decode.md; up to 64 columns are not measured).
 template <class Args>
-bool has_long_rows(const Args& args, int dim) {
-  return args.q_len >= long_sequence(dim) || (dim > 64 && args.kv_len / 4 >= args.q_len);
+bool has_long_rows(const Args& args, int dim, bool teams = false) {
+  if constexpr (std::is_same_v<typename Args::MaskType, NoMask>) {
+    return args.kv_len >= kLongUnmasked;
+  } else {
+    return args.q_len >= long_sequence(dim, teams) || (dim > 64 && args.kv_len / 4 >= args.q_len);
+  }
 }
 
 /// Names the sm90 kernels for these arguments with the default tiles.

@@ -163,8 +163,9 @@
 //   Teams. One thread loads K and V in turn: K(y) is loaded behind V(y - 1), for which all must
 // have released V(y - 1 - kStages). By the table, with kMaxSkipped = kStages - 1 as for Order, who
 // waits for K(y) holds none before V(y - kStages). And V(j) is loaded right behind K(j). The warp
-// that loads Q makes the work tile when load_kv allows it, and the next one behind the Q of this
-// one, for which it waits for a consumer that has released the Q before.
+// that loads Q makes a work tile when load_kv allows it, then loads the Q of one consumer behind
+// that of the other one. Who holds that up has not released a Q of earlier work tiles, and so waits
+// for a K before K(y).
 //   Elements of the score modifier are loaded by threads that wait for one consumer alone, which
 // has released those before.
 //   Warps of a consumer release one by one, but wait for nothing but these tiles and each other.
