@@ -198,33 +198,34 @@ ATTILE_DEVICE void forward_block(const TmaForwardParams<Traits>& p, int block,
                 "changes Q and K");
   if constexpr (!arch::kHasWarpgroups) return;
   constexpr int kConsumers = Traits::kTeams * Traits::kConsumers;
-  constexpr std::size_t kTeamBytes = Traits::kSharedBytes / Traits::kTeams;
+  const ForwardMemory<Traits> smem{shared};
   if (arch::thread_index() == kConsumers * arch::kWarpgroupSize) {
     p.maps.template prefetch<Traits>();
     if constexpr (Traits::kElementStages > 0) {
       if (p.maps.has_keys) arch::prefetch_map(p.elements.map);
     }
   }
-  ATTILE_UNROLL
-  for (int team = 0; team < Traits::kTeams; ++team) {
-    ForwardMemory<Traits>{shared + team * kTeamBytes}.init(is_transposed_ahead(p));
-  }
-  arch::barrier();  // nobody uses a barrier that is not there yet
+  if constexpr (Traits::kTeams > 1) smem.of_team(1).init_barriers(false);
+  smem.init(is_transposed_ahead(p));
   const int warpgroup = arch::uniform(arch::thread_index() / arch::kWarpgroupSize);
   if (warpgroup == kConsumers) {
     arch::reg_dealloc<Traits::kProducerRegisters>();
     if constexpr (Traits::kTeams == 1) {
-      produce(p, block, ForwardMemory<Traits>{shared});
+      produce(p, block, smem);
     } else {
       const int warp = arch::uniform(arch::thread_index() % arch::kWarpgroupSize / arch::kWarpSize);
       const int team = warp / 2;
       const auto number = static_cast<int>(snake(block, arch::block_count(), team));
-      produce_for_team(p, number, ForwardMemory<Traits>{shared + team * kTeamBytes}, warp % 2);
+      produce_for_team(p, number, smem.of_team(team), warp % 2);
     }
   } else {
     arch::reg_alloc<Traits::kConsumerRegisters>();
-    const ForwardMemory<Traits> smem{shared + warpgroup / Traits::kConsumers * kTeamBytes};
-    ForwardConsumer<Traits, Fusion>(p, smem, warpgroup, fusion).run();
+    if constexpr (Traits::kTeams == 1) {
+      ForwardConsumer<Traits, Fusion>(p, smem, warpgroup, fusion).run();
+    } else {
+      const ForwardMemory<Traits> of_team = smem.of_team(warpgroup / Traits::kConsumers);
+      ForwardConsumer<Traits, Fusion>(p, of_team, warpgroup, fusion).run();
+    }
   }
 }
 

@@ -89,9 +89,19 @@ struct ForwardMemory {
   }
   ATTILE_DEVICE arch::Mbarrier* work_tile_empty() const { return work_tile_full() + 1; }
 
+  /// Returns the memory of a team, of which this is the first one's.
+  ATTILE_DEVICE ForwardMemory of_team(int team) const {
+    return {data + team * (Traits::kSharedBytes / Traits::kTeams)};
+  }
+
   /// Initialises all barriers. `v_is_transposed`: TensorMaps.
   /// Scope    all threads of the block.
   ATTILE_DEVICE void init(bool v_is_transposed) const {
+    init_barriers(v_is_transposed);
+    arch::barrier();  // nobody uses a barrier that is not there yet
+  }
+  /// Does so without waiting for each other.
+  ATTILE_DEVICE void init_barriers(bool v_is_transposed) const {
     constexpr int kWarps = arch::kWarpgroupSize / arch::kWarpSize;
     if (arch::thread_index() == 0) {
       for (int warpgroup = 0; warpgroup < Traits::kConsumers; ++warpgroup) {
