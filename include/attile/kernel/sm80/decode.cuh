@@ -47,9 +47,10 @@
 // that have the same rows are merged, and become O and LSE, or the state of the part; between these
 // no group waits for another one.
 //
-// With Traits::kPairs, for fp8 on devices that cannot convert it, the two warps of a group share its
-// 32 rows instead: each makes S of half of its keys, and O of half of the columns, so that a key is
-// converted once. They tell each other the maxima, and P, through shared memory.
+// With Traits::kPairs, for fp8 on devices that cannot convert it, the two warps of a group share
+// its 32 rows instead: each makes S of half of the group's keys, and O of half of the columns, so
+// that a key is converted once. They tell each other the maxima, and P, through shared memory, and
+// at the end of a part, half of O.
 //
 // Four warps of one group that divide 64 rows are a warpgroup: in code for 90a it multiplies these
 // rows by wgmma, which reads K and V from shared memory once for all of them (kByWarpgroup).
@@ -58,22 +59,23 @@
 // reads one, with the next tiles of the part and of the part after it, so that a block whose part
 // ends has the next one's first tiles in flight: those of one further part at most. The copies of a
 // tile of K and V are one commit group of cp.async; with the first tile of a part come the block's
-// rows of Q, for which there are two stages; or there is one, which Traits::kMergesInQ, and the rows
-// of a part after the block's first one come when the part before is written. K and V in fp8 lie in their stages as they are in
-// device memory, and become fp16 when a warp loads the pieces of a product (mma_operands.cuh), and
-// queries in bf16 once for each part (Traits::kScalesQueries).
+// rows of Q, for which there are two stages. Where there is one, states are merged in it
+// (Traits::kMergesInQ), and Q of later parts is loaded when that has been done. K and V in fp8 lie
+// in their stages as they are in device memory, and become fp16 when a warp loads the pieces of a
+// product (mma_operands.cuh), and queries in bf16 once for each part (Traits::kScalesQueries).
 //
 // Barriers
 //   barrier_of_group (a warp barrier where a group is one warp): a tile has arrived before others
 //     of the group read it; all of them have read it before the next one replaces it
 //   fence_async_proxy, in compute_part: what a thread has copied of K, V and Q is there before
 //     wgmma reads it
-//   of a pair, in compute_tile: both have written their maxima, and then P, before they are read;
-//     what is at the end of a tile is before they are written again
+//   of a pair, which is barrier_of_group, in compute_tile: both have written their maxima, and then
+//     P, before they are read; and in part_pairs, the same of half of O
 //   of the block, in compute_part: Q and the first tile have arrived before others read them; and
 //     where Q becomes fp16 a second one: Q in fp16 has been written before others read it
-//   of the block, in merge_warps: Q and P have been read before states replace them, and the sums of
-//     a pair likewise; states are written before others read them; they are read before
+//   of the block, in part_pairs, and in merge_warps where there is one stage of Q or pairs: Q and P
+//     have been read before O replaces them
+//   of the block, in merge_warps: states are written before others read them; they are read before
 //     the next columns' or the next part's are written, the last reads of Q are done before its
 //     stage is filled again, and a part is written before a ticket says so
 //   15 (any_thread), in SplitSchedule, with more sequences than a warp has lanes: the warps' sums
@@ -212,8 +214,8 @@ class TileLoads {
       return p_.q.tensor.row(origin.batch, part_.at.head + head, std::int64_t{origin.row} + row);
     };
     // A part without rows, of a warm-up pass, leaves this memory to the schedule.
-    const bool is_whole = (kByWarpgroup<Traits> || Traits::kPairs) && part_.rows > 0 &&
-                          !divides_keys(p_, part_);
+    const bool is_whole =
+        (kByWarpgroup<Traits> || Traits::kPairs) && part_.rows > 0 && !divides_keys(p_, part_);
     const int units =
         (is_whole ? Traits::kBr : round_up(part_.rows, Traits::kWarpRows)) * Layout::kUnits;
     for (int i = arch::thread_index(); i < units; i += Traits::kThreads) {
