@@ -103,7 +103,7 @@ struct Sm90Forward {
       (std::is_same_v<M, NoMask> || std::is_same_v<M, Causal>)&&kPlainScores<Args> &&
       Args::SequencesType::kUniform && kTileSet != TileSet::kPackedHeads;
   /// Whether blocks that take the next tile when they are free pay under a causal mask: at D = 128
-  /// they are 1.09 times as fast at 1k, and 1.02 to 1.04 above, at D = 64, 96 and 192 1.04 at 1k
+  /// they are 1.08 times as fast at 1k, and 1.02 to 1.04 above, at D = 64, 96 and 192 1.04 at 1k
   /// and nothing for many rows, at D = 256 0.97 at 4k (bench/log/tuning-sm90.md).
   static constexpr bool kCausalCounts =
       kBare && std::is_same_v<M, Causal> && E::kInputsEqual &&
