@@ -28,6 +28,7 @@
 
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 // Decode: few rows of queries against many keys, which is as fast as K and V are read. A block has
 // parts of row tiles (SplitSchedule), one after another. Its key groups divide the keys among them:
@@ -94,6 +95,9 @@ class TileLoads {
   static constexpr int kStages = Traits::kStages;
   using T = typename Traits::ElementType;
   using K = typename Traits::K;
+  using PageRows =
+      tile::PageRowsOf<decltype(std::declval<DecodeParams<Traits>>().k_of(WorkTile{})),
+                       Traits::kGroupThreads, typename Traits::KTile>;
 
  public:
   ATTILE_DEVICE TileLoads(const DecodeParams<Traits>& p, unsigned char* shared)
@@ -103,6 +107,7 @@ class TileLoads {
   ATTILE_DEVICE void begin(int block, bool warms_up) {
     number_ = -1;
     loaded_ = used_ = 0;
+    is_looked_up_ = false;
     schedule_.begin(block, shared_, warms_up);
     enter_part();
   }
@@ -122,7 +127,7 @@ class TileLoads {
   /// Loads tiles while a stage is free, of the part that is computed and of the one after it.
   ATTILE_DEVICE void load_ahead() {
     for (;;) {
-      for (; tile_ < part_.at.kv_tiles.last && loaded_ - used_ < kStages; ++tile_) load_tile();
+      for (; tile_ < part_.at.kv_tiles.last && has_free_stage(); ++tile_) load_tile();
       if (tile_ < part_.at.kv_tiles.last || !is_begun_) return;
       enter_part();
     }
@@ -169,13 +174,27 @@ class TileLoads {
     has_part_ = schedule_.next(part_);
     if (has_part_) tile_ = part_.at.kv_tiles.first;
   }
+  ATTILE_DEVICE int first_key() const {
+    return tile_ * Traits::kBc + group() * Traits::kGroupKeys;
+  }
+  ATTILE_DEVICE static int thread_of_group() {
+    return arch::thread_index() % Traits::kGroupThreads;
+  }
+  /// Returns whether there is a stage for the next tile, after it has begun to read in which pages
+  /// that tile lies: mostly a tile ahead of the loads, which would else wait for the page table.
+  ATTILE_DEVICE bool has_free_stage() {
+    if (Traits::Params::kPaged && !is_looked_up_) {
+      page_rows_ = PageRows(p_.k_of(part_.at), first_key(), thread_of_group());
+      is_looked_up_ = true;
+    }
+    return loaded_ - used_ < kStages;
+  }
   ATTILE_DEVICE void load_tile() {
-    const int key = tile_ * Traits::kBc + group() * Traits::kGroupKeys;
-    const int thread = arch::thread_index() % Traits::kGroupThreads;
     const typename Traits::KTile k_smem{stage(loaded_)};
     const typename Traits::VTile v_smem{stage(loaded_) + Traits::KTile::kBytes};
     tile::load_async<Traits::kGroupThreads>(k_smem, p_.k_of(part_.at), v_smem, p_.v_of(part_.at),
-                                            key, thread);
+                                            first_key(), thread_of_group(), page_rows_);
+    is_looked_up_ = false;
     if (tile_ == part_.at.kv_tiles.first) load_q(q_stage());
     arch::async_copy_commit();
     ++loaded_;
@@ -228,6 +247,8 @@ class TileLoads {
   int tile_ = 0;                // of that part: the next one to load
   typename Traits::QTile q_{};  // of the part that is computed
   int loaded_ = 0, used_ = 0;   // tiles
+  bool is_looked_up_ = false;   // whether page_rows_ are those of the next tile
+  [[no_unique_address]] PageRows page_rows_;
 };
 
 /// Takes a tile into the state of the warp's rows, by the forward pass of FlashAttention-2 (arXiv
