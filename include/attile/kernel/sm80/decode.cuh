@@ -95,9 +95,8 @@ class TileLoads {
   static constexpr int kStages = Traits::kStages;
   using T = typename Traits::ElementType;
   using K = typename Traits::K;
-  using PageRows =
-      tile::PageRowsOf<decltype(std::declval<DecodeParams<Traits>>().k_of(WorkTile{})),
-                       Traits::kGroupThreads, typename Traits::KTile>;
+  using PageRows = tile::PageRowsOf<decltype(std::declval<DecodeParams<Traits>>().k_of(WorkTile{})),
+                                    Traits::kGroupThreads, typename Traits::KTile>;
 
  public:
   ATTILE_DEVICE TileLoads(const DecodeParams<Traits>& p, unsigned char* shared)
@@ -174,9 +173,7 @@ class TileLoads {
     has_part_ = schedule_.next(part_);
     if (has_part_) tile_ = part_.at.kv_tiles.first;
   }
-  ATTILE_DEVICE int first_key() const {
-    return tile_ * Traits::kBc + group() * Traits::kGroupKeys;
-  }
+  ATTILE_DEVICE int first_key() const { return tile_ * Traits::kBc + group() * Traits::kGroupKeys; }
   ATTILE_DEVICE static int thread_of_group() {
     return arch::thread_index() % Traits::kGroupThreads;
   }
