@@ -95,8 +95,10 @@ class TileLoads {
   static constexpr int kStages = Traits::kStages;
   using T = typename Traits::ElementType;
   using K = typename Traits::K;
-  using PageRows = tile::PageRowsOf<decltype(std::declval<DecodeParams<Traits>>().k_of(WorkTile{})),
-                                    Traits::kGroupThreads, typename Traits::KTile>;
+  static constexpr bool kPaged = Traits::Params::kPaged;
+  using PageEntries =
+      tile::PageEntriesOf<decltype(std::declval<DecodeParams<Traits>>().k_of(WorkTile{})),
+                          Traits::kGroupThreads, typename Traits::KTile>;
 
  public:
   ATTILE_DEVICE TileLoads(const DecodeParams<Traits>& p, unsigned char* shared)
@@ -106,7 +108,6 @@ class TileLoads {
   ATTILE_DEVICE void begin(int block, bool warms_up) {
     number_ = -1;
     loaded_ = used_ = 0;
-    is_looked_up_ = false;
     schedule_.begin(block, shared_, warms_up);
     enter_part();
   }
@@ -126,7 +127,11 @@ class TileLoads {
   /// Loads tiles while a stage is free, of the part that is computed and of the one after it.
   ATTILE_DEVICE void load_ahead() {
     for (;;) {
-      for (; tile_ < part_.at.kv_tiles.last && has_free_stage(); ++tile_) load_tile();
+      while (tile_ < part_.at.kv_tiles.last && (loaded_ - used_ < kStages || is_ahead())) {
+        advance();
+        // Back at the head of the loop the compiler waits for what has been read of the pages.
+        if (kPaged && tile_ < part_.at.kv_tiles.last && loaded_ - used_ == kStages) return;
+      }
       if (tile_ < part_.at.kv_tiles.last || !is_begun_) return;
       enter_part();
     }
@@ -171,27 +176,26 @@ class TileLoads {
     ++number_;
     is_begun_ = false;
     has_part_ = schedule_.next(part_);
-    if (has_part_) tile_ = part_.at.kv_tiles.first;
+    if (has_part_) tile_ = part_.at.kv_tiles.first - (kPaged ? 1 : 0);
+  }
+  /// Returns whether nothing is known yet of the pages of the part's first tile.
+  ATTILE_DEVICE bool is_ahead() const { return kPaged && tile_ < part_.at.kv_tiles.first; }
+  /// Loads a tile, unless it is ahead, and begins to read in which pages the one after it lies: the
+  /// loads of that one would else wait for the page table.
+  ATTILE_DEVICE void advance() {
+    if (!is_ahead()) load_tile();
+    ++tile_;
+    page_entries_ = PageEntries(p_.k_of(part_.at), first_key(), thread_of_group());
   }
   ATTILE_DEVICE int first_key() const { return tile_ * Traits::kBc + group() * Traits::kGroupKeys; }
   ATTILE_DEVICE static int thread_of_group() {
     return arch::thread_index() % Traits::kGroupThreads;
   }
-  /// Returns whether there is a stage for the next tile, after it has begun to read in which pages
-  /// that tile lies: mostly a tile ahead of the loads, which would else wait for the page table.
-  ATTILE_DEVICE bool has_free_stage() {
-    if (Traits::Params::kPaged && !is_looked_up_) {
-      page_rows_ = PageRows(p_.k_of(part_.at), first_key(), thread_of_group());
-      is_looked_up_ = true;
-    }
-    return loaded_ - used_ < kStages;
-  }
   ATTILE_DEVICE void load_tile() {
     const typename Traits::KTile k_smem{stage(loaded_)};
     const typename Traits::VTile v_smem{stage(loaded_) + Traits::KTile::kBytes};
     tile::load_async<Traits::kGroupThreads>(k_smem, p_.k_of(part_.at), v_smem, p_.v_of(part_.at),
-                                            first_key(), thread_of_group(), page_rows_);
-    is_looked_up_ = false;
+                                            first_key(), thread_of_group(), page_entries_);
     if (tile_ == part_.at.kv_tiles.first) load_q(q_stage());
     arch::async_copy_commit();
     ++loaded_;
@@ -237,15 +241,14 @@ class TileLoads {
   const DecodeParams<Traits>& p_;
   unsigned char* shared_;
   SplitSchedule<Traits> schedule_;
-  SplitPart part_{};            // the part whose tiles are loaded
-  bool has_part_ = false;       // whether there is one
-  bool is_begun_ = false;       // whether it is also the one that is computed
-  int number_ = -1;             // of that part among the block's
-  int tile_ = 0;                // of that part: the next one to load
-  typename Traits::QTile q_{};  // of the part that is computed
-  int loaded_ = 0, used_ = 0;   // tiles
-  bool is_looked_up_ = false;   // whether page_rows_ are those of the next tile
-  [[no_unique_address]] PageRows page_rows_;
+  SplitPart part_{};                                // the part whose tiles are loaded
+  bool has_part_ = false;                           // whether there is one
+  bool is_begun_ = false;                           // whether it is also the one that is computed
+  int number_ = -1;                                 // of that part among the block's
+  int tile_ = 0;                                    // of that part: the next one to load
+  typename Traits::QTile q_{};                      // of the part that is computed
+  int loaded_ = 0, used_ = 0;                       // tiles
+  [[no_unique_address]] PageEntries page_entries_;  // of tile_, unless it is ahead
 };
 
 /// Takes a tile into the state of the warp's rows, by the forward pass of FlashAttention-2 (arXiv
