@@ -147,7 +147,7 @@ class WordReader {
 /// Barriers one before, when others still read the tile; before others read the new one, the wait
 ///          for the group (`arch::async_copy_wait`) and a barrier. Rows that cannot be moved 16
 ///          bytes at a time are written before the call returns.
-/// `page_rows`: the PageRows of the tile, of its PageEntriesOf.
+/// Shapes   page_rows: the PageRows of the tile, which PageRowsOf names.
 template <int kThreads, int Rows, int Cols, class T, RowSource M, class Pages>
 ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& source, int row0,
                               int number, const Pages& page_rows) {
@@ -209,27 +209,24 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& s
   }
 }
 
-/// Are the PageEntries of a tile that kThreads threads load from a matrix M.
+/// Is the PageRows of a tile that kThreads threads load from a matrix M.
 template <class M, int kThreads, class Tile>
-using PageEntriesOf =
-    PageEntries<kLiesInPages<M>, kThreads, Tile::kRows, Tile::Layout::kPanelUnits>;
+using PageRowsOf = PageRows<kLiesInPages<M>, kThreads, Tile::kRows, Tile::Layout::kPanelUnits>;
 
 template <int kThreads, int Rows, int Cols, class T, RowSource M>
 ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& source, int row0,
                               int number = arch::thread_index()) {
-  using Entries = PageEntriesOf<M, kThreads, PanelTile<Rows, Cols, T>>;
-  const PageRows<Entries> page_rows(source, Entries(source, row0, number));
+  const PageRowsOf<M, kThreads, PanelTile<Rows, Cols, T>> page_rows(source, row0, number);
   load_async<kThreads>(shared, source, row0, number, page_rows);
 }
 
 /// Begins to load the same rows of K and of V, which lie in the same rows of their pages.
-/// `entries`: the PageEntries of the tile of K.
-template <int kThreads, class KTile, class VTile, RowSource K, RowSource V, class Entries>
+/// Shapes   page_rows: the PageRows of the tile of K.
+template <int kThreads, class KTile, class VTile, RowSource K, RowSource V, class Pages>
 ATTILE_DEVICE void load_async(const KTile& k_shared, const K& k, const VTile& v_shared, const V& v,
-                              int row0, int number, const Entries& entries) {
-  const PageRows<Entries> page_rows(k, entries);
+                              int row0, int number, const Pages& page_rows) {
   load_async<kThreads>(k_shared, k, row0, number, page_rows);
-  if constexpr (std::same_as<Entries, PageEntriesOf<V, kThreads, VTile>>) {
+  if constexpr (std::same_as<Pages, PageRowsOf<V, kThreads, VTile>>) {
     load_async<kThreads>(v_shared, v, row0, number, page_rows);
   } else {
     load_async<kThreads>(v_shared, v, row0, number);

@@ -103,10 +103,11 @@ class TileLoads {
   static constexpr int kStages = Traits::kStages;
   using T = typename Traits::ElementType;
   using K = typename Traits::K;
-  static constexpr bool kPaged = Traits::Params::kPaged;
-  using PageEntries =
-      tile::PageEntriesOf<decltype(std::declval<DecodeParams<Traits>>().k_of(WorkTile{})),
-                          Traits::kGroupThreads, typename Traits::KTile>;
+  /// Whether page tables are read ahead: where there are registers left for that.
+  static constexpr bool kReadsAhead =
+      Traits::Params::kPaged && max(Traits::kD, Traits::kDv) <= 128;
+  using PageRows = tile::PageRowsOf<decltype(std::declval<DecodeParams<Traits>>().k_of(WorkTile{})),
+                                    Traits::kGroupThreads, typename Traits::KTile>;
 
  public:
   ATTILE_DEVICE TileLoads(const DecodeParams<Traits>& p, unsigned char* shared)
@@ -116,7 +117,7 @@ class TileLoads {
   ATTILE_DEVICE void begin(int block, bool warms_up) {
     number_ = -1;
     loaded_ = used_ = 0;
-    has_entries_ = false;
+    is_looked_up_ = false;
     schedule_.begin(block, shared_, warms_up);
     enter_part();
   }
@@ -194,25 +195,29 @@ class TileLoads {
     if (has_part_) tile_ = part_.at.kv_tiles.first;
   }
   /// Returns whether a stage is free, after it has begun to read in which pages the next tile lies:
-  /// mostly a tile ahead of its loads, which would else wait for the page table. It is asked in
-  /// front of that wait, and not behind the loads, since the compiler waits at the head of a loop.
+  /// mostly a tile ahead of its loads, which would else wait for the page table. The read leaves the
+  /// loop here: at the loop's head the compiler waits for it.
   ATTILE_DEVICE bool may_load() {
-    if (kPaged && !has_entries_) {
-      page_entries_ = PageEntries(p_.k_of(part_.at), first_key(), thread_of_group());
-      has_entries_ = true;
+    if (kReadsAhead && !is_looked_up_) {
+      look_up();
+      is_looked_up_ = true;
     }
     return loaded_ - used_ < kStages;
+  }
+  ATTILE_DEVICE void look_up() {
+    page_rows_ = PageRows(p_.k_of(part_.at), first_key(), thread_of_group());
   }
   ATTILE_DEVICE int first_key() const { return tile_ * Traits::kBc + group() * Traits::kGroupKeys; }
   ATTILE_DEVICE static int thread_of_group() {
     return arch::thread_index() % Traits::kGroupThreads;
   }
   ATTILE_DEVICE void load_tile() {
+    if (!kReadsAhead) look_up();
     const typename Traits::KTile k_smem{stage(loaded_)};
     const typename Traits::VTile v_smem{stage(loaded_) + Traits::KTile::kBytes};
     tile::load_async<Traits::kGroupThreads>(k_smem, p_.k_of(part_.at), v_smem, p_.v_of(part_.at),
-                                            first_key(), thread_of_group(), page_entries_);
-    has_entries_ = false;
+                                            first_key(), thread_of_group(), page_rows_);
+    is_looked_up_ = false;
     if (tile_ == part_.at.kv_tiles.first && (Traits::kQStages > 1 || number_ == 0)) {
       load_q(q_stage());
     }
@@ -269,8 +274,8 @@ class TileLoads {
   int tile_ = 0;                // of that part: the next one to load
   typename Traits::QTile q_{};  // of the part that is computed
   int loaded_ = 0, used_ = 0;   // tiles
-  bool has_entries_ = false;    // whether page_entries_ are those of the next tile
-  [[no_unique_address]] PageEntries page_entries_;
+  bool is_looked_up_ = false;   // whether page_rows_ are those of the next tile
+  [[no_unique_address]] PageRows page_rows_;
 };
 
 /// Takes a tile into the state of the warp's rows, by the forward pass of FlashAttention-2 (arXiv
@@ -357,7 +362,8 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
 
   ATTILE_UNROLL_BY(1)
   for (int tile = tiles.first;; ++tile) {  // line 6
-    // Where keys lie in pages the schedule alone warms up.
+    // Where keys lie in pages the schedule alone warms up. This is said here and not by the caller,
+    // where the compiler made two groups of the 24 loads of a merge (bench/log/tuning-decode.md).
     if (warms_up && Traits::Params::kPaged) return;
     loads.load_ahead();  // line 7
     // The first tiles are in flight while this reads and divides.
