@@ -140,8 +140,8 @@ class PageRows<true, kThreads, kRows, kSide> {
     }
   }
 
-  /// Points to the rows that each lane has asked for, in one matrix: an address is made once for all
-  /// lanes that copy its row.
+  /// Points to the rows that each lane has asked for, in one matrix: an address is made once for
+  /// all lanes that copy its row.
   template <class T>
   class Pointers {
    public:

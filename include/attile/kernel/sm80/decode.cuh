@@ -104,8 +104,7 @@ class TileLoads {
   using T = typename Traits::ElementType;
   using K = typename Traits::K;
   /// Whether page tables are read ahead: where there are registers left for that.
-  static constexpr bool kReadsAhead =
-      Traits::Params::kPaged && max(Traits::kD, Traits::kDv) <= 128;
+  static constexpr bool kReadsAhead = Traits::Params::kPaged && max(Traits::kD, Traits::kDv) <= 128;
   using PageRows = tile::PageRowsOf<decltype(std::declval<DecodeParams<Traits>>().k_of(WorkTile{})),
                                     Traits::kGroupThreads, typename Traits::KTile>;
 
@@ -195,8 +194,8 @@ class TileLoads {
     if (has_part_) tile_ = part_.at.kv_tiles.first;
   }
   /// Returns whether a stage is free, after it has begun to read in which pages the next tile lies:
-  /// mostly a tile ahead of its loads, which would else wait for the page table. The read leaves the
-  /// loop here: at the loop's head the compiler waits for it.
+  /// mostly a tile ahead of its loads, which would else wait for the page table. The read leaves
+  /// the loop here: at the loop's head the compiler waits for it.
   ATTILE_DEVICE bool may_load() {
     if (kReadsAhead && !is_looked_up_) {
       look_up();
