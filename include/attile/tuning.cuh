@@ -87,7 +87,13 @@ struct Sm90Forward {
   /// With dropout three consumers, which have a small Bc up to 128 columns, hide its work better.
   static constexpr bool kThreeConsumers = Args::DropoutType::kEnabled && max(D, Dv) > 96 &&
                                           max(D, Dv) <= 128 && kTileSet != TileSet::kPackedHeads;
-  static constexpr bool kSmallBc = kEdges || kThreeConsumers;
+  using M = typename Args::MaskType;
+  /// What two teams have registers for.
+  static constexpr bool kTeams = kPlainScores<Args> && !kHasTileMask<MaskInTiles<M>> &&
+                                 Args::SequencesType::kUniform && kTileSet == TileSet::kAny;
+  /// Up to 64 columns they also are faster for few keys.
+  static constexpr bool kFewKeys = kTeams && std::is_same_v<M, NoMask> && max(D, Dv) <= 64;
+  static constexpr bool kSmallBc = kEdges || kThreeConsumers || kFewKeys;
   static constexpr sm90::ModifierWords kWords =
       has_columns(kTileSet)     ? sm90::ModifierWords::kColumns
       : has_diagonals(kTileSet) ? sm90::ModifierWords::kDiagonals
@@ -96,14 +102,13 @@ struct Sm90Forward {
   static constexpr bool kFast =
       kHasFastTiles<Args> ||
       (kWords != sm90::ModifierWords::kNone && IntervalMask<MaskInTiles<typename Args::MaskType>>);
-  using M = typename Args::MaskType;
   using E = typename Args::Elements;
   static constexpr bool kMasked = kHasMaskedTiles<Args> && kTileSet != TileSet::kPackedHeads;
   static constexpr bool kBare =
       (std::is_same_v<M, NoMask> || std::is_same_v<M, Causal>)&&kPlainScores<Args> &&
       Args::SequencesType::kUniform && kTileSet != TileSet::kPackedHeads;
   /// Whether blocks that take the next tile when they are free pay under a causal mask: at D = 128
-  /// they are 1.09 times as fast at 1k, and 1.02 to 1.04 above, at D = 64, 96 and 192 1.04 at 1k
+  /// they are 1.08 times as fast at 1k, and 1.02 to 1.04 above, at D = 64, 96 and 192 1.04 at 1k
   /// and nothing for many rows, at D = 256 0.97 at 4k (bench/log/tuning-sm90.md).
   static constexpr bool kCausalCounts =
       kBare && std::is_same_v<M, Causal> && E::kInputsEqual &&
@@ -117,16 +122,17 @@ struct Sm90Forward {
       E::kAllFp8 ? fitted<M>(sm90_fp8_forward_tiles(D, Dv, E::kFp8Sums == Fp8Sums::kPromoted,
                                                     kFast && !Args::DropoutType::kEnabled, kBare))
       : BlockListMask<M>
-          ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast, Args::DropoutType::kEnabled))
+          ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast, Args::DropoutType::kEnabled,
+                                                fitting_rows<M>(192), kTeams))
       : has_elements(kTileSet) ? sm90_element_forward_tiles(max(D, Dv), kEdges)
-      : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
+      : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet, kTeams)
       : kMasked                ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>)
                                : sm90_general_forward_tiles(max(D, Dv));
-  using type =
-      ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
-                sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true,
-                             kTiles.element_stages, kCounts, kWords, kTiles.output_parts, false,
-                             kTiles.overlaps, kTiles.waits_late, kTiles.transposed_from_rows>>;
+  using type = ForwardOf<
+      Args, D, Dv, kTiles.br, kTiles.bc,
+      sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true, kTiles.element_stages,
+                   kCounts, kWords, kTiles.output_parts, false, kTiles.overlaps, kTiles.waits_late,
+                   kTiles.transposed_from_rows, kTiles.teams>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, TileSet kTileSet>
@@ -223,16 +229,30 @@ namespace sm90 {
 
 using detail::TileSet;
 
+/// Says whether a kernel's blocks have several teams (Tuning).
+template <class Traits>
+inline constexpr bool kHasTeams = [] {
+  if constexpr (requires { Traits::kTeams; }) return Traits::kTeams > 1;
+  return false;
+}();
 /// Returns the q_len from which on `Causal` takes the kernel of TileSet::kLong, whose larger Bc
 /// gains where a mask's edge is a small part of what rows see, and loses as much elsewhere
-/// (bench/log/tuning-sm90.md; other masks are not measured).
-constexpr int long_sequence(int dim) { return dim <= 64 ? 1536 : 4096; }
+/// (bench/log/tuning-sm90.md; other masks are not measured). `teams`: instead of one with teams.
+constexpr int long_sequence(int dim, bool teams = false) {
+  return dim <= 64 && !teams ? 1536 : 4096;
+}
+/// The kv_len from which on `NoMask` does so, instead of a kernel with teams.
+inline constexpr int kLongUnmasked = 1536;
 /// Says whether a call's rows are so long: by that, or because there are four times as many keys as
 /// queries, where D = 128 takes 0.80 to 1.00 of the time of the other tiles
 /// (bench/log/tuning-decode.md; up to 64 columns are not measured).
 template <class Args>
-bool has_long_rows(const Args& args, int dim) {
-  return args.q_len >= long_sequence(dim) || (dim > 64 && args.kv_len / 4 >= args.q_len);
+bool has_long_rows(const Args& args, int dim, bool teams = false) {
+  if constexpr (std::is_same_v<typename Args::MaskType, NoMask>) {
+    return args.kv_len >= kLongUnmasked;
+  } else {
+    return args.q_len >= long_sequence(dim, teams) || (dim > 64 && args.kv_len / 4 >= args.q_len);
+  }
 }
 
 /// Names the sm90 kernels for these arguments with the default tiles.
