@@ -28,6 +28,7 @@ inline constexpr bool kByWarpgroup = Traits::kIsWarpgroup&& arch::kHasWarpgroups
 
 /// Says whether all warps divide the keys of a part.
 template <class Traits>
+#include <utility>
 ATTILE_DEVICE bool divides_keys(const DecodeParams<Traits>& p, const SplitPart& part) {
   return Traits::kGroupWarps == 1 ||
          (part.rows <= Traits::kWarpRows && p.splits != Splits::Kind::kFixed);
@@ -40,6 +41,10 @@ class TileLoads {
   static constexpr int kStages = Traits::kStages;
   using T = typename Traits::ElementType;
   using K = typename Traits::K;
+  /// Whether page tables are read ahead: where there are registers left for that.
+  static constexpr bool kReadsAhead = Traits::Params::kPaged && max(Traits::kD, Traits::kDv) <= 128;
+  using PageRows = tile::PageRowsOf<decltype(std::declval<DecodeParams<Traits>>().k_of(WorkTile{})),
+                                    Traits::kGroupThreads, typename Traits::KTile>;
 
  public:
   ATTILE_DEVICE TileLoads(const DecodeParams<Traits>& p, unsigned char* shared)
@@ -49,6 +54,7 @@ class TileLoads {
   ATTILE_DEVICE void begin(int block, bool warms_up) {
     number_ = -1;
     loaded_ = used_ = 0;
+    is_looked_up_ = false;
     schedule_.begin(block, shared_, warms_up);
     enter_part();
   }
@@ -76,7 +82,7 @@ class TileLoads {
   /// Loads tiles while a stage is free, of the part that is computed and of the one after it.
   ATTILE_DEVICE void load_ahead() {
     for (;;) {
-      for (; tile_ < part_.at.kv_tiles.last && loaded_ - used_ < kStages; ++tile_) load_tile();
+      for (; tile_ < part_.at.kv_tiles.last && may_load(); ++tile_) load_tile();
       if (tile_ < part_.at.kv_tiles.last || !is_begun_) return;
       enter_part();
     }
@@ -125,13 +131,30 @@ class TileLoads {
     has_part_ = schedule_.next(part_);
     if (has_part_) tile_ = part_.at.kv_tiles.first;
   }
+  /// Returns whether a stage is free, after it has begun to read in which pages the next tile lies:
+  /// mostly a tile ahead of its loads, which would else wait for the page table. The read leaves
+  /// the loop here: at the loop's head the compiler waits for it.
+  ATTILE_DEVICE bool may_load() {
+    if (kReadsAhead && !is_looked_up_) {
+      look_up();
+      is_looked_up_ = true;
+    }
+    return loaded_ - used_ < kStages;
+  }
+  ATTILE_DEVICE void look_up() {
+    page_rows_ = PageRows(p_.k_of(part_.at), first_key(), thread_of_group());
+  }
+  ATTILE_DEVICE int first_key() const { return tile_ * Traits::kBc + group() * Traits::kGroupKeys; }
+  ATTILE_DEVICE static int thread_of_group() {
+    return arch::thread_index() % Traits::kGroupThreads;
+  }
   ATTILE_DEVICE void load_tile() {
-    const int key = tile_ * Traits::kBc + group() * Traits::kGroupKeys;
-    const int thread = arch::thread_index() % Traits::kGroupThreads;
+    if (!kReadsAhead) look_up();
     const typename Traits::KTile k_smem{stage(loaded_)};
     const typename Traits::VTile v_smem{stage(loaded_) + Traits::KTile::kBytes};
     tile::load_async<Traits::kGroupThreads>(k_smem, p_.k_of(part_.at), v_smem, p_.v_of(part_.at),
-                                            key, thread);
+                                            first_key(), thread_of_group(), page_rows_);
+    is_looked_up_ = false;
     if (tile_ == part_.at.kv_tiles.first && (Traits::kQStages > 1 || number_ == 0)) {
       load_q(q_stage());
     }
@@ -188,6 +211,8 @@ class TileLoads {
   int tile_ = 0;                // of that part: the next one to load
   typename Traits::QTile q_{};  // of the part that is computed
   int loaded_ = 0, used_ = 0;   // tiles
+  bool is_looked_up_ = false;   // whether page_rows_ are those of the next tile
+  [[no_unique_address]] PageRows page_rows_;
 };
 
 }  // namespace attile::sm80
