@@ -59,6 +59,21 @@ ATTILE_HOST_DEVICE std::uint32_t add_min_of_halves(std::uint32_t a, std::uint32_
 #endif
 }
 
+/// Returns max(a + b, c) of each half, signed, the sum modulo 2^16 (one VIADDMNMX on compute
+/// capability 9.0).
+ATTILE_HOST_DEVICE std::uint32_t add_max_of_signed_halves(std::uint32_t a, std::uint32_t b,
+                                                          std::uint32_t c) {
+#ifdef __CUDA_ARCH__
+  return __viaddmax_s16x2(a, b, c);
+#else
+  const auto of_half = [](std::uint32_t x, std::uint32_t y, std::uint32_t z) {
+    const auto sum = static_cast<std::int16_t>(x + y), least = static_cast<std::int16_t>(z);
+    return static_cast<std::uint32_t>(sum > least ? sum : least) & 0xFFFFu;
+  };
+  return of_half(a >> 16, b >> 16, c >> 16) << 16 | of_half(a, b, c);
+#endif
+}
+
 /// Returns two numbers rounded to T, the first one in the lower half, with 0 in place of negative
 /// ones. T: fp16 or bf16. One F2FP from compute capability 8.0 on; before it, and on the host,
 /// comparisons and a conversion.

@@ -167,27 +167,40 @@ class KeepBits<Registers, NoDropout::Sampler> {
   ATTILE_DEVICE float dp_minus_delta(int, int, float dp, float delta) const { return dp - delta; }
 };
 
-/// Answers for two scores at once, whose random bits are the halves of a word.
+/// Answers for two scores at once, whose random bits are the halves of a word. A half x is kept
+/// where x >= t; `t`: the threshold, of 0 to 65535. In the first step the halves that belong to the
+/// smaller one of both sets, or to that of t values where both are as large, keep their distance
+/// from its end, which is 0 to 2^15, and the others become that end. Less the end the ones are
+/// negative, and the others 0.
+///   t <= 2^15:  min(x, t) - t                    is negative where x is dropped
+///   else:       min(x - t, 2^16 - t) - (2^16 - t)  is negative where x is kept
 template <class Sampler>
 class KeepHalves {
  public:
   ATTILE_DEVICE explicit KeepHalves(const Sampler& sampler) {
-    // With a threshold of 0 all are kept: the larger one of x and 1 is at least 1.
-    const std::uint32_t threshold = sampler.threshold >> 16;
-    const std::uint32_t dropped = threshold > 0 ? threshold - 1 : 1;
-    largest_dropped_ = dropped * 0x10001u;
-    minus_dropped_ = (threshold > 0 ? (0u - dropped) & 0xFFFFu : 0) * 0x10001u;
+    const std::uint32_t t = sampler.threshold >> 16;
+    const bool marks_dropped = t <= 0x8000u;
+    turn_ = marks_dropped ? 0 : (0x10000u - t) * 0x10001u;
+    end_ = (marks_dropped ? t : 0x10000u - t) * 0x10001u;
+    minus_end_ = (marks_dropped ? (0x10000u - t) & 0xFFFFu : t) * 0x10001u;
+    dropped_ = marks_dropped ? ~0u : 0;
+  }
+  /// Returns `p` with 0 in each half whose score is dropped.
+  ATTILE_DEVICE std::uint32_t drop(std::uint32_t p, std::uint32_t word) const {
+    return p & (marked(word) ^ dropped_);
   }
   /// Returns 1 in each half whose score is kept, and 0 in others.
   ATTILE_DEVICE std::uint32_t ones(std::uint32_t word) const {
-    return arch::add_min_of_halves(arch::max_of_halves(word, largest_dropped_), minus_dropped_,
-                                   0x10001u);
+    return (marked(word) ^ dropped_) & 0x10001u;
   }
-  /// Returns all bits of each half whose score is kept.
-  ATTILE_DEVICE std::uint32_t mask(std::uint32_t word) const { return ones(word) * 0xFFFFu; }
 
  private:
-  std::uint32_t largest_dropped_, minus_dropped_;
+  ATTILE_DEVICE std::uint32_t marked(std::uint32_t word) const {
+    return arch::add_max_of_signed_halves(arch::add_min_of_halves(word, turn_, end_), minus_end_,
+                                          ~0u);
+  }
+
+  std::uint32_t turn_, end_, minus_end_, dropped_;
 };
 
 /// Makes the same random bits as KeepGroups of a transposed tile, and calls f(r, c, pair) for two
@@ -322,7 +335,10 @@ ATTILE_DEVICE void drop(RegisterLeft<T, Registers>& p, const TileCoord& coord,
   for (int k = 0; k < Registers::kRegCols / 4; ++k) {
     const PhiloxBlock random = sampler.group(coord.batch, coord.head, row_group, col_group + 4 * k);
     ATTILE_UNROLL
-    for (int i = 0; i < 4; ++i) p.word(0, k, i % 2 * 2 + i / 2) &= keep.mask(random.word[i]);
+    for (int i = 0; i < 4; ++i) {
+      std::uint32_t& word = p.word(0, k, i % 2 * 2 + i / 2);
+      word = keep.drop(word, random.word[i]);
+    }
   }
 }
 
