@@ -64,6 +64,11 @@ class ForwardConsumer {
   using Softmax = tile::OnlineSoftmax<Scores::kRegRows>;
   using Rows = ConsumerRows<Traits>;
   using Sampler = typename Traits::DropoutType::Sampler;
+#ifdef ORD
+  static constexpr int kOrd = ORD;
+#else
+  static constexpr int kOrd = 1;
+#endif
 
  public:
   /// Scope    all threads of the warpgroup, as for all that follows.
@@ -113,7 +118,7 @@ class ForwardConsumer {
     const int kv_tile = kv_tile_of(kv_tiles_.first);
     const auto modifier = modifier_of(kv_tile);
     tile::wait_product<0>(s_frag_);
-    signal_next_turn();
+    if constexpr (kOrd < 2) signal_next_turn();
     if constexpr (Traits::kWords == ModifierWords::kNone) release_k_and_q(kv_tiles_.first);
     // There is no O yet to be rescaled.
     mask_and_update_max(kv_tiles_.first, kv_tile, modifier, rescale_thresholds());
@@ -137,7 +142,7 @@ class ForwardConsumer {
       const auto thresholds = rescale_thresholds();
       const auto modifier = modifier_of(kv_tile);
       tile::wait_product<Traits::kOverlaps>(s_frag_);  // S is made; P V may be under way
-      signal_next_turn();
+      if constexpr (kOrd < 2) signal_next_turn();
       if constexpr (Traits::kWords == ModifierWords::kNone) release_k_and_q(step);
       const auto rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
       if constexpr (!Traits::kWaitsLate) {
@@ -181,7 +186,7 @@ class ForwardConsumer {
     }
     skip_k(to_skip - skip_after);
     start_scores();      // line 8, of the next rows
-    signal_next_turn();  // here, as others would else wait for the store of O, too
+    if constexpr (kOrd < 2) signal_next_turn();  // here, as others would else wait for the store of O, too
     if constexpr (Traits::kOverlaps) end_output<1>();  // O is made; S may be under way
     skip_v(to_skip);
     store_output(done);
@@ -204,12 +209,16 @@ class ForwardConsumer {
   /// Begins S = Q K^T (line 8).
   ATTILE_DEVICE void start_scores() {
     const auto k_smem = smem_.k().consumer_wait(k_state_);
-    await_own_turn();
+    if constexpr (kOrd < 3) await_own_turn();
     tile::start_transposed_product(s_frag_, smem_.q(warpgroup_).tile(q_state_.stage), k_smem);
+    if constexpr (kOrd == 2) signal_next_turn();
   }
   /// Begins O += P V (line 10), or with `adds` false O = P V, of the rows' first tile (line 5). V
   /// has arrived: the wait for it stands beside make_probabilities.
   ATTILE_DEVICE void start_output(bool adds) {
+#ifdef OPT_B
+    if constexpr (Traits::kMasksP) tile::drop(p_left_, coord(undropped_tile_), sampler_);
+#endif
     output_.start(p_left_, smem_.v().tile(v_state_.stage), adds, s_frag_);
   }
   /// Begins S of a step's tile, and with kOverlaps O += P V of the tile before. Where that is made
@@ -283,11 +292,53 @@ class ForwardConsumer {
   }
   /// Makes P of S, adds to l (line 9), and makes dropout(P) the left operand of P V.
   ATTILE_DEVICE void make_probabilities(int kv_tile) {
+    if constexpr (kOrd == 3) await_own_turn();
+#ifdef FDIST
+    if constexpr (Traits::kMasksP) {
+      const tile::TileCoord at = coord(kv_tile);
+      const std::uint32_t row_group = Sampler::row_group(at.row0 + Scores::row(0));
+      const std::uint32_t col_group = sampler_.col_group(at.col0 + Scores::col(0));
+      const tile::KeepHalves<Sampler> keep(sampler_);
+      const float scale_log2 = scales().scale_log2;
+      const std::uint32_t zero = sampler_.q_heads >> 31;
+      float sum[2][2] = {};
+      float base[16][2];
+      for (int r = 0; r < 2; ++r) base[0][r] = softmax_.m[r] == -kInf ? 0.0f : softmax_.m[r] * scale_log2;
+      ATTILE_UNROLL
+      for (int k = 1; k < 16; ++k) for (int r = 0; r < 2; ++r) base[k][r] = base[0][r];
+      ATTILE_UNROLL
+      for (int k = 0; k < Scores::kRegCols / 4; ++k) {
+        ATTILE_UNROLL
+        for (int r = 0; r < 2; ++r) {
+          ATTILE_UNROLL
+          for (int c = 4 * k; c < 4 * k + 4; ++c) {
+            float& x = s_frag_.x[r][c];
+            x = arch::exp2(arch::fma(x, scale_log2, -base[k][r]));
+            sum[r][c % 2] += x;
+          }
+        }
+        const PhiloxBlock random = sampler_.group(at.batch, at.head, row_group, col_group + 4 * k);
+        ATTILE_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          const int r = i / 2, c = 4 * k + i % 2 * 2;
+          p_left_.word(0, k, i % 2 * 2 + r) = keep.drop(word_of(from_floats<typename Traits::ProbabilityType>(s_frag_.x[r][c], s_frag_.x[r][c + 1])), random.word[i]);
+        }
+        for (int r = 0; r < 2; ++r) base[k + FDIST][r] = __uint_as_float(__float_as_uint(base[k + FDIST][r]) ^ (random.word[2 * r] & zero));
+      }
+      for (int r = 0; r < 2; ++r) softmax_.l[r] += sum[r][0] + sum[r][1];
+      return;
+    }
+#endif
     softmax_.exponentiate(s_frag_, scales().scale_log2);
     constexpr bool kDropsScores = Traits::DropoutType::kEnabled && !Traits::kMasksP;
     if constexpr (kDropsScores) tile::drop(s_frag_, coord(kv_tile), sampler_);
     p_left_ = Probabilities(s_frag_);
+    if constexpr (kOrd == 3) signal_next_turn();
+#ifdef OPT_B
+    if constexpr (Traits::kMasksP) undropped_tile_ = kv_tile;
+#else
     if constexpr (Traits::kMasksP) tile::drop(p_left_, coord(kv_tile), sampler_);
+#endif
   }
 
   // The order of consumers, with kOrdersConsumers.
@@ -384,6 +435,9 @@ class ForwardConsumer {
   int warpgroup_;
   [[no_unique_address]] Sampler sampler_;
   int number_ = 0;      // of the block's work tiles, the one whose rows are computed
+#ifdef OPT_B
+  int undropped_tile_ = 0;
+#endif
   TileRange kv_tiles_;  // the steps over the tiles of K and V that these rows see
   tile::PipelineState<Traits::kQStages> q_state_;
   tile::PipelineState<Traits::kStages> k_state_, v_state_;

@@ -119,9 +119,13 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Whether consumers make S one after another (ForwardConsumer). With dropout that makes the
   /// kernel 1.06 times as fast at D = 64, and 1.13 at D = 128 without masks of P
   /// (bench/log/tuning-policies.md). Plain scores gain nothing.
+#ifdef ORD
+  static constexpr bool kOrdersConsumers = kConsumers > 1 && P::DropoutType::kEnabled && ORD > 0;
+#else
   static constexpr bool kOrdersConsumers = kConsumers > 1 && ((P::DropoutType::kEnabled &&
                                                                !(kMasksP && max(D, Dv) > 64)) ||
                                                               TuningType::kOrders);
+#endif
   /// Whether tiles of K and V are visited from the last to the first: where later columns have the
   /// larger scores m hardly ever grows, and O is not rescaled. With kFromDiagonal those behind the
   /// diagonal of a work tile's last row are visited after that, from the first to the last.
