@@ -67,12 +67,24 @@ struct PhiloxDropout {
       const std::uint32_t c = static_cast<std::uint32_t>(col);
       return c / 16 * 4 + c % 8 / 2;
     }
+    ATTILE_HOST_DEVICE constexpr std::uint32_t batch_head(int batch, int head) const {
+      return static_cast<std::uint32_t>(batch) * static_cast<std::uint32_t>(q_heads) +
+             static_cast<std::uint32_t>(head);
+    }
     ATTILE_HOST_DEVICE constexpr PhiloxBlock group(int batch, int head, std::uint32_t rows,
                                                    std::uint32_t cols) const {
-      const std::uint32_t batch_head =
-          static_cast<std::uint32_t>(batch) * static_cast<std::uint32_t>(q_heads) +
-          static_cast<std::uint32_t>(head);
-      return philox4x32<kRounds>({{cols, rows, batch_head, offset}}, key0, key1);
+      return philox4x32<kRounds>({{cols, rows, batch_head(batch, head), offset}}, key0, key1);
+    }
+    ATTILE_HOST_DEVICE constexpr PhiloxColumn column(int batch, int head,
+                                                     std::uint32_t cols) const {
+      return philox_column(cols, batch_head(batch, head), offset, key0, key1);
+    }
+    ATTILE_HOST_DEVICE constexpr PhiloxRow row(int batch, int head, std::uint32_t rows) const {
+      return philox_row(rows, batch_head(batch, head), key0, key1);
+    }
+    ATTILE_HOST_DEVICE constexpr PhiloxBlock group(const PhiloxColumn& column,
+                                                   const PhiloxRow& row) const {
+      return philox4x32<kRounds>(column, row, key0, key1);
     }
     ATTILE_HOST_DEVICE constexpr bool keeps(std::uint32_t bits) const { return bits >= threshold; }
 

@@ -217,7 +217,7 @@ class ForwardConsumer {
   /// has arrived: the wait for it stands beside make_probabilities.
   ATTILE_DEVICE void start_output(bool adds) {
 #ifdef OPT_B
-    if constexpr (Traits::kMasksP) tile::drop(p_left_, coord(undropped_tile_), sampler_);
+    if constexpr (Traits::kMasksP) tile::drop(p_left_, coord(undropped_tile_), sampler_, smem_.dropout_columns(v_state_.stage));
 #endif
     output_.start(p_left_, smem_.v().tile(v_state_.stage), adds, s_frag_);
   }
@@ -296,8 +296,8 @@ class ForwardConsumer {
 #ifdef FDIST
     if constexpr (Traits::kMasksP) {
       const tile::TileCoord at = coord(kv_tile);
-      const std::uint32_t row_group = Sampler::row_group(at.row0 + Scores::row(0));
-      const std::uint32_t col_group = sampler_.col_group(at.col0 + Scores::col(0));
+      const PhiloxRow row = sampler_.row(at.batch, at.head, Sampler::row_group(at.row0 + Scores::row(0)));
+      const PhiloxColumn* const columns = smem_.dropout_columns(v_state_.stage) + Scores::col(0) / 2;
       const tile::KeepHalves<Sampler> keep(sampler_);
       const float scale_log2 = scales().scale_log2;
       const std::uint32_t zero = sampler_.q_heads >> 31;
@@ -317,7 +317,7 @@ class ForwardConsumer {
             sum[r][c % 2] += x;
           }
         }
-        const PhiloxBlock random = sampler_.group(at.batch, at.head, row_group, col_group + 4 * k);
+        const PhiloxBlock random = sampler_.group(columns[4 * k], row);
         ATTILE_UNROLL
         for (int i = 0; i < 4; ++i) {
           const int r = i / 2, c = 4 * k + i % 2 * 2;
@@ -337,7 +337,7 @@ class ForwardConsumer {
 #ifdef OPT_B
     if constexpr (Traits::kMasksP) undropped_tile_ = kv_tile;
 #else
-    if constexpr (Traits::kMasksP) tile::drop(p_left_, coord(kv_tile), sampler_);
+    if constexpr (Traits::kMasksP) tile::drop(p_left_, coord(kv_tile), sampler_, smem_.dropout_columns(v_state_.stage));
 #endif
   }
 

@@ -66,6 +66,12 @@ struct ForwardMemory {
     return reinterpret_cast<typename Traits::Word*>(data + Traits::kWordOffset +
                                                     stage * Traits::kWordBytes);
   }
+  /// What dropout's decisions about the columns of a stage of V have in common, in groups of four
+  /// columns; only with kMasksP.
+  ATTILE_DEVICE PhiloxColumn* dropout_columns(int stage) const {
+    return reinterpret_cast<PhiloxColumn*>(data + Traits::kDropoutOffset +
+                                           stage * Traits::kDropoutBytes);
+  }
   /// The rows that a warpgroup computes of the block's work tile `number`.
   ATTILE_DEVICE ConsumerRows<Traits>& rows(int warpgroup, unsigned number) const {
     constexpr int kSlots = Traits::kRowBuffers;

@@ -122,7 +122,8 @@ template <bool kOfKeys, class Traits, class Pipeline>
 ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
                            const arch::TensorMap& map) {
-  constexpr int kLanes = Traits::kKvLanes;
+  constexpr int kLanes = kOfKeys ? Traits::kKvLanes : Traits::kVLanes;
+  constexpr bool kWritesColumns = !kOfKeys && Traits::kMasksP;
   KvLoader<Traits> loader(p);
   typename Pipeline::State state;
   [[maybe_unused]] typename Traits::LoadedVPipeline::State v_state;
@@ -160,7 +161,19 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
         if (arch::thread_index() % arch::kWarpSize == 0) smem.kv_tile(state.stage) = kv_tile;
       }
       loader.go_to(at, step, kv_tile);
-      loader.load(pipeline, state, map);
+      if constexpr (kWritesColumns) {
+        const int lane = arch::opaque(arch::thread_index()) % arch::kWarpSize;
+        pipeline.await_empty(state);
+        const auto sampler = p.sampler();
+        ATTILE_UNROLL_BY(1)
+        for (int i = lane; i < Traits::kBc / 4; i += arch::kWarpSize) {
+          smem.dropout_columns(state.stage)[i] = sampler.column(at.sequence, at.head, sampler.col_group(kv_tile * Traits::kBc) + i);
+        }
+        arch::warp_barrier();
+        if (Traits::kKvLanes > 1 || lane == 0) loader.load(pipeline, state, map);
+      } else {
+        loader.load(pipeline, state, map);
+      }
       state.advance();
       if constexpr (Traits::kFp8Values) {
         if (!is_transposed_ahead(p)) load_fp8_v(at, step);
@@ -347,7 +360,7 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
       if (v_lane == 0) load_transposed_v(p, block, smem);
     }
   } else {
-    if (0 <= v_lane && v_lane < kLanes) load_kv<false>(p, block, smem, smem.v(), p.maps.v);
+    if (0 <= v_lane && v_lane < Traits::kVLanes) load_kv<false>(p, block, smem, smem.v(), p.maps.v);
   }
   if (0 <= q_warpgroup && q_warpgroup < Traits::kConsumers) load_q(p, block, smem, q_warpgroup);
   if constexpr (Traits::kHasScheduler) {

@@ -160,6 +160,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using WordTile = WordTileOf<kWords, typename P::ScoreModType, tile::MathOf<T>>;
   using Word = typename WordTile::Word;
   static constexpr std::size_t kWordBytes = word_count<kWords>(Br, Bc) * sizeof(Word);
+  /// Bytes of what a stage of V has beside the tile with kMasksP: a PhiloxColumn for each group of
+  /// columns (GroupSampler).
+  static constexpr std::size_t kDropoutBytes = kMasksP ? Bc / 4 * sizeof(PhiloxColumn) : 0;
   using KPipeline = tile::Pipeline<KTile, kStages>;
   using VPipeline = tile::Pipeline<VTile, kStages>;
   /// Whether one producer thread, the scheduler, makes the work tiles for the others
@@ -224,7 +227,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// leave for O and Q. The scheduler's work tile and its two barriers are not counted; that all
   /// fits is what the assertion about kSharedBytes says.
   static constexpr std::size_t kRest =
-      arch::kMaxSharedBytes - kOOffset - kConsumers * kRowsBytes - kStages * kWordBytes -
+      arch::kMaxSharedBytes - kOOffset - kConsumers * kRowsBytes - kStages * (kWordBytes + kDropoutBytes) -
       sizeof(arch::Mbarrier) * 2 *
           (kConsumers * (2 + kElementStages) + 2 * kStages + kLoadedVStages);
   /// Bytes of all columns of O, and whether they fit beside one stage of Q.
@@ -250,12 +253,14 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
       kOOffset + (kStagesOutput ? kConsumers * OTile::kBytes : 0);
   static constexpr std::size_t kRowsOffset = kQOffset + kConsumers * QPipeline::kBytes;
   static constexpr std::size_t kWordOffset = kRowsOffset + kConsumers * kRowsBytes;
-  static constexpr std::size_t kBarrierOffset = kWordOffset + kStages * kWordBytes;
+  static constexpr std::size_t kDropoutOffset = kWordOffset + kStages * kWordBytes;
+  static constexpr std::size_t kBarrierOffset = kDropoutOffset + kStages * kDropoutBytes;
   /// How many lanes of a warp load K, and V: one, but all where keys lie in pages.
   static constexpr int kKvLanes = kIsPaged<typename P::SequencesType> ? arch::kWarpSize : 1;
   /// The threads that read the scheduler's work tiles, and the barriers of the one that is there. V
   /// in fp8 is loaded by the threads that load K.
-  static constexpr int kScheduleReaders = (kFp8Values ? 1 : 2) * kKvLanes + kConsumers;
+  static constexpr int kVLanes = kMasksP ? arch::kWarpSize : kKvLanes;
+  static constexpr int kScheduleReaders = kKvLanes + (kFp8Values ? 0 : kVLanes) + kConsumers;
   static constexpr int kScheduleBarriers = kHasScheduler ? 2 : 0;
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
   static constexpr int kPipelineBarriers =
