@@ -174,30 +174,63 @@ class KeepBits<Registers, NoDropout::Sampler> {
 /// negative, and the others 0.
 ///   t <= 2^15:  min(x, t) - t                    is negative where x is dropped
 ///   else:       min(x - t, 2^16 - t) - (2^16 - t)  is negative where x is kept
+#ifndef DEC
+#define DEC 1
+#endif
 template <class Sampler>
 class KeepHalves {
  public:
   ATTILE_DEVICE explicit KeepHalves(const Sampler& sampler) {
+#if DEC == 0
+    const std::uint32_t threshold = sampler.threshold >> 16;
+    const std::uint32_t dropped = threshold > 0 ? threshold - 1 : 1;
+    end_ = dropped * 0x10001u;
+    minus_end_ = (threshold > 0 ? (0u - dropped) & 0xFFFFu : 0) * 0x10001u;
+#else
     const std::uint32_t t = sampler.threshold >> 16;
     const bool marks_dropped = t <= 0x8000u;
     turn_ = marks_dropped ? 0 : (0x10000u - t) * 0x10001u;
     end_ = (marks_dropped ? t : 0x10000u - t) * 0x10001u;
     minus_end_ = (marks_dropped ? (0x10000u - t) & 0xFFFFu : t) * 0x10001u;
     dropped_ = marks_dropped ? ~0u : 0;
+#if DEC == 2
+    turn_ = arch::uniform(turn_); end_ = arch::uniform(end_); minus_end_ = arch::uniform(minus_end_); dropped_ = arch::uniform(dropped_);
+#endif
+#endif
   }
+  ATTILE_DEVICE std::uint32_t flipped(std::uint32_t word) const { 
+#if DEC == 4
+    return word ^ ~dropped_;
+#endif
+    return word; }
   /// Returns `p` with 0 in each half whose score is dropped.
   ATTILE_DEVICE std::uint32_t drop(std::uint32_t p, std::uint32_t word) const {
+#if DEC == 0
+    return p & (arch::add_min_of_halves(arch::max_of_halves(word, end_), minus_end_,
+                                   0x10001u) * 0xFFFFu);
+#else
     return p & (marked(word) ^ dropped_);
+#endif
   }
   /// Returns 1 in each half whose score is kept, and 0 in others.
   ATTILE_DEVICE std::uint32_t ones(std::uint32_t word) const {
+#if DEC == 0
+    return (arch::add_min_of_halves(arch::max_of_halves(word, end_), minus_end_,
+                                   0x10001u));
+#else
     return (marked(word) ^ dropped_) & 0x10001u;
+#endif
   }
 
  private:
   ATTILE_DEVICE std::uint32_t marked(std::uint32_t word) const {
+#if DEC >= 3
+    return arch::add_max_of_signed_halves(__vminu2(word, end_), minus_end_,
+                                          ~0u);
+#else
     return arch::add_max_of_signed_halves(arch::add_min_of_halves(word, turn_, end_), minus_end_,
                                           ~0u);
+#endif
   }
 
   std::uint32_t turn_, end_, minus_end_, dropped_;
@@ -237,6 +270,7 @@ class KeepSigns {
   static constexpr float kDvScale = 2.0f;
 
   KeepSigns() = default;
+  ATTILE_DEVICE void set(const Sampler& s) { sampler_ = s; }
   /// Makes the decisions. Units    coord: as for KeepGroups. Scope    all lanes of a warp.
   ATTILE_DEVICE KeepSigns(const TileCoord& coord, const Sampler& sampler) : sampler_(sampler) {
     const KeepHalves<Sampler> keep(sampler);
@@ -272,6 +306,7 @@ class KeepSigns {
  private:
   static constexpr int kPairs = Registers::kRegRows / 2 * Registers::kRegCols;
   Array<std::uint32_t, (kPacked ? ceil_div(kPairs, 16) : kPairs)> words_ = {};
+ public:
   Sampler sampler_;
 };
 
@@ -338,7 +373,7 @@ ATTILE_DEVICE void drop(RegisterLeft<T, Registers>& p, const TileCoord& coord,
     ATTILE_UNROLL
     for (int i = 0; i < 4; ++i) {
       std::uint32_t& word = p.word(0, k, i % 2 * 2 + i / 2);
-      word = keep.drop(word, random.word[i]);
+      word = keep.drop(word, i % 2 == 1 ? keep.flipped(random.word[i]) : random.word[i]);
     }
   }
 }

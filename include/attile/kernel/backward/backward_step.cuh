@@ -338,6 +338,29 @@ ATTILE_DEVICE void fast_probabilities(Registers& p_frag, float scale,
   }
 }
 
+template <class Registers, class Keep, class Coord>
+ATTILE_DEVICE void fast_probabilities_by_groups(Registers& p_frag, float scale,
+                                      const RowValues<Registers>& lse, const Keep& keep, const Coord& coord) {
+  const auto& sampler = keep.sampler_;
+  const std::uint32_t zero = sampler.q_heads >> 31;
+  float factor[34];
+  ATTILE_UNROLL
+  for (float& f : factor) f = keep.log2_factor();
+  int n = 0;
+  tile::for_each_transposed_pair<Registers>(coord, sampler, [&](int r, int c, std::uint32_t pair) {
+    const float lf = factor[n / 4];
+    ATTILE_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const float p = arch::exp2(arch::fma(p_frag.at(r + i, c) * scale - lse.x[r + i], kLog2e, lf));
+      p_frag.at(r + i, c) = sampler.keeps(i == 0 ? pair << 16 : pair) ? p : -p;
+    }
+#ifdef BDIST
+    if (n % 4 == 3) factor[n / 4 + BDIST] = __uint_as_float(__float_as_uint(factor[n / 4 + BDIST]) ^ (pair & zero));
+#endif
+    ++n;
+  });
+}
+
 /// Begins scores at half, before their product is added: s <- -LSE / (2 scale), in raw scores.
 /// `fast_probabilities` subtracts the other half of LSE. For an empty row, whose LSE is infinite,
 /// both stay infinite: P = 0.

@@ -360,7 +360,11 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
       if (v_lane == 0) load_transposed_v(p, block, smem);
     }
   } else {
+    if constexpr (Traits::kMasksP) {
+      if (arch::uniform(thread / arch::kWarpSize) == 1) load_kv<false>(p, block, smem, smem.v(), p.maps.v);
+    } else {
     if (0 <= v_lane && v_lane < Traits::kVLanes) load_kv<false>(p, block, smem, smem.v(), p.maps.v);
+    }
   }
   if (0 <= q_warpgroup && q_warpgroup < Traits::kConsumers) load_q(p, block, smem, q_warpgroup);
   if constexpr (Traits::kHasScheduler) {

@@ -113,9 +113,14 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Whether dropout masks P as an operand (tile::drop), and not score by score: up to 64 columns
   /// that takes 0.91 to 0.97 of the time. Above it pays where consumers are not ordered, 0.95 to
   /// 0.99, which was not measured with a modifier (bench/log/tuning-policies.md).
+#ifdef ALLM
+  static constexpr bool kAllM = true;
+#else
+  static constexpr bool kAllM = false;
+#endif
   static constexpr bool kMasksP =
       GroupSampler<typename P::DropoutType::Sampler> && !kFp8Values && !kPacksHeads &&
-      (max(D, Dv) <= 64 || (max(D, Dv) <= 128 && kIsIdentity<typename P::ScoreModType>));
+      (max(D, Dv) <= 64 || (max(D, Dv) <= 128 && (kIsIdentity<typename P::ScoreModType> || kAllM)));
   /// Whether consumers make S one after another (ForwardConsumer). With dropout that makes the
   /// kernel 1.06 times as fast at D = 64, and 1.13 at D = 128 without masks of P
   /// (bench/log/tuning-policies.md). Plain scores gain nothing.
