@@ -280,13 +280,7 @@ class EvenItems {
     return {static_cast<int>(long_ / long_tiles_),
             static_cast<int>(long_ % long_tiles_) + (has_short ? 1 : 0)};
   }
-  ATTILE_HOST_DEVICE constexpr void next() {
-#ifdef __CUDA_ARCH__
-   unsigned b; asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(b)); (takes_short() ? short_ : long_) += b;
-#else
- (takes_short() ? short_ : long_) += blocks_;
-#endif
- }
+  ATTILE_HOST_DEVICE constexpr void next() { (takes_short() ? short_ : long_) += blocks_; }
 
  private:
   ATTILE_HOST_DEVICE constexpr bool takes_short() const {

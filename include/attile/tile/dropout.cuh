@@ -358,18 +358,17 @@ ATTILE_DEVICE void drop(Registers& p, const Coord& coord, const Sampler& sampler
 /// Units    coord: as for KeepGroups. Scope    all lanes of a warp.
 ///   tile::RegisterLeft<T, Scores> p_left(s_frag);
 ///   tile::drop(p_left, coord, sampler);
-template <class T, class Registers, class Sampler>
+template <class T, class Registers, class Sampler, class Columns>
 ATTILE_DEVICE void drop(RegisterLeft<T, Registers>& p, const TileCoord& coord,
-                        const Sampler& sampler, const PhiloxColumn* columns) {
+                        const Sampler& sampler, const Columns& columns) {
   static_assert(Registers::kRegRows == 2 && sizeof(T) == 2,
                 "attile::tile::drop: an operand of 16-bit elements, of which a warp has 16 rows");
   const PhiloxRow row = sampler.row(coord.batch, coord.head,
                                     Sampler::row_group(coord.row0 + Registers::row(0)));
-  const PhiloxColumn* const own = columns + Registers::col(0) / 2;
   const KeepHalves<Sampler> keep(sampler);
   ATTILE_UNROLL
   for (int k = 0; k < Registers::kRegCols / 4; ++k) {
-    const PhiloxBlock random = sampler.group(own[4 * k], row);
+    const PhiloxBlock random = sampler.group(columns(Registers::col(0) / 2 + 4 * k), row);
     ATTILE_UNROLL
     for (int i = 0; i < 4; ++i) {
       std::uint32_t& word = p.word(0, k, i % 2 * 2 + i / 2);

@@ -217,7 +217,7 @@ class ForwardConsumer {
   /// has arrived: the wait for it stands beside make_probabilities.
   ATTILE_DEVICE void start_output(bool adds) {
 #ifdef OPT_B
-    if constexpr (Traits::kMasksP) tile::drop(p_left_, coord(undropped_tile_), sampler_, smem_.dropout_columns(v_state_.stage));
+    if constexpr (Traits::kMasksP) drop_p(undropped_tile_);
 #endif
     output_.start(p_left_, smem_.v().tile(v_state_.stage), adds, s_frag_);
   }
@@ -293,42 +293,6 @@ class ForwardConsumer {
   /// Makes P of S, adds to l (line 9), and makes dropout(P) the left operand of P V.
   ATTILE_DEVICE void make_probabilities(int kv_tile) {
     if constexpr (kOrd == 3) await_own_turn();
-#ifdef FDIST
-    if constexpr (Traits::kMasksP) {
-      const tile::TileCoord at = coord(kv_tile);
-      const PhiloxRow row = sampler_.row(at.batch, at.head, Sampler::row_group(at.row0 + Scores::row(0)));
-      const PhiloxColumn* const columns = smem_.dropout_columns(v_state_.stage) + Scores::col(0) / 2;
-      const tile::KeepHalves<Sampler> keep(sampler_);
-      const float scale_log2 = scales().scale_log2;
-      const std::uint32_t zero = sampler_.q_heads >> 31;
-      float sum[2][2] = {};
-      float base[16][2];
-      for (int r = 0; r < 2; ++r) base[0][r] = softmax_.m[r] == -kInf ? 0.0f : softmax_.m[r] * scale_log2;
-      ATTILE_UNROLL
-      for (int k = 1; k < 16; ++k) for (int r = 0; r < 2; ++r) base[k][r] = base[0][r];
-      ATTILE_UNROLL
-      for (int k = 0; k < Scores::kRegCols / 4; ++k) {
-        ATTILE_UNROLL
-        for (int r = 0; r < 2; ++r) {
-          ATTILE_UNROLL
-          for (int c = 4 * k; c < 4 * k + 4; ++c) {
-            float& x = s_frag_.x[r][c];
-            x = arch::exp2(arch::fma(x, scale_log2, -base[k][r]));
-            sum[r][c % 2] += x;
-          }
-        }
-        const PhiloxBlock random = sampler_.group(columns[4 * k], row);
-        ATTILE_UNROLL
-        for (int i = 0; i < 4; ++i) {
-          const int r = i / 2, c = 4 * k + i % 2 * 2;
-          p_left_.word(0, k, i % 2 * 2 + r) = keep.drop(word_of(from_floats<typename Traits::ProbabilityType>(s_frag_.x[r][c], s_frag_.x[r][c + 1])), random.word[i]);
-        }
-        for (int r = 0; r < 2; ++r) base[k + FDIST][r] = __uint_as_float(__float_as_uint(base[k + FDIST][r]) ^ (random.word[2 * r] & zero));
-      }
-      for (int r = 0; r < 2; ++r) softmax_.l[r] += sum[r][0] + sum[r][1];
-      return;
-    }
-#endif
     softmax_.exponentiate(s_frag_, scales().scale_log2);
     constexpr bool kDropsScores = Traits::DropoutType::kEnabled && !Traits::kMasksP;
     if constexpr (kDropsScores) tile::drop(s_frag_, coord(kv_tile), sampler_);
@@ -337,8 +301,20 @@ class ForwardConsumer {
 #ifdef OPT_B
     if constexpr (Traits::kMasksP) undropped_tile_ = kv_tile;
 #else
-    if constexpr (Traits::kMasksP) tile::drop(p_left_, coord(kv_tile), sampler_, smem_.dropout_columns(v_state_.stage));
+    if constexpr (Traits::kMasksP) drop_p(kv_tile);
 #endif
+  }
+
+  /// Sets P = dropout(P), of the left operand, with kMasksP. V of the tile has arrived.
+  ATTILE_DEVICE void drop_p(int kv_tile) {
+    const tile::TileCoord at = coord(kv_tile);
+    tile::drop(p_left_, at, sampler_, [&](int i) {
+      if constexpr (Traits::kDropoutColumns) {
+        return smem_.dropout_columns(v_state_.stage)[i];
+      } else {
+        return sampler_.column(at.batch, at.head, sampler_.col_group(at.col0) + i);
+      }
+    });
   }
 
   // The order of consumers, with kOrdersConsumers.

@@ -67,7 +67,7 @@ struct ForwardMemory {
                                                     stage * Traits::kWordBytes);
   }
   /// What dropout's decisions about the columns of a stage of V have in common, in groups of four
-  /// columns; only with kMasksP.
+  /// columns; only with kDropoutColumns.
   ATTILE_DEVICE PhiloxColumn* dropout_columns(int stage) const {
     return reinterpret_cast<PhiloxColumn*>(data + Traits::kDropoutOffset +
                                            stage * Traits::kDropoutBytes);
@@ -106,7 +106,8 @@ struct ForwardMemory {
       }
       k().init(Traits::kConsumers * kWarps, Traits::kWords != ModifierWords::kNone ? 2 : 1);
       const bool has_transposers = Traits::kFp8Values && !v_is_transposed;
-      v().init(Traits::kConsumers * kWarps, has_transposers ? Traits::kTransposers : 1);
+      v().init(Traits::kConsumers * kWarps,
+               has_transposers ? Traits::kTransposers : Traits::kDropoutColumns ? 2 : 1);
       if constexpr (Traits::kFp8Values) {
         loaded_v().init(Traits::kTransposers);
         for (int stage = 0; stage < Traits::kLoadedVStages; ++stage) is_end_of_v(stage) = false;

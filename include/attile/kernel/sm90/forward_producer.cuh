@@ -122,8 +122,7 @@ template <bool kOfKeys, class Traits, class Pipeline>
 ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
                            const arch::TensorMap& map) {
-  constexpr int kLanes = kOfKeys ? Traits::kKvLanes : Traits::kVLanes;
-  constexpr bool kWritesColumns = !kOfKeys && Traits::kMasksP;
+  constexpr int kLanes = Traits::kKvLanes;
   KvLoader<Traits> loader(p);
   typename Pipeline::State state;
   [[maybe_unused]] typename Traits::LoadedVPipeline::State v_state;
@@ -161,19 +160,7 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
         if (arch::thread_index() % arch::kWarpSize == 0) smem.kv_tile(state.stage) = kv_tile;
       }
       loader.go_to(at, step, kv_tile);
-      if constexpr (kWritesColumns) {
-        const int lane = arch::opaque(arch::thread_index()) % arch::kWarpSize;
-        pipeline.await_empty(state);
-        const auto sampler = p.sampler();
-        ATTILE_UNROLL_BY(1)
-        for (int i = lane; i < Traits::kBc / 4; i += arch::kWarpSize) {
-          smem.dropout_columns(state.stage)[i] = sampler.column(at.sequence, at.head, sampler.col_group(kv_tile * Traits::kBc) + i);
-        }
-        arch::warp_barrier();
-        if (Traits::kKvLanes > 1 || lane == 0) loader.load(pipeline, state, map);
-      } else {
-        loader.load(pipeline, state, map);
-      }
+      loader.load(pipeline, state, map);
       state.advance();
       if constexpr (Traits::kFp8Values) {
         if (!is_transposed_ahead(p)) load_fp8_v(at, step);
@@ -342,6 +329,32 @@ ATTILE_DEVICE void load_words(const TmaForwardParams<Traits>& p, int block,
   }
 }
 
+/// Writes what dropout's decisions about the columns of each tile of V have in common beside the
+/// tile, for which both producers have to wait. Scope    all lanes of a warp, with kDropoutColumns.
+template <class Traits>
+ATTILE_DEVICE void write_dropout_columns(const TmaForwardParams<Traits>& p, int block,
+                                         const ForwardMemory<Traits>& smem) {
+  const auto pipeline = smem.v();
+  typename Traits::VPipeline::State state;
+  for (StaticSchedule<Traits> schedule(p, block); schedule.more(); schedule.next()) {
+    const WorkTile at = schedule.tile();
+    ATTILE_UNROLL_BY(1)
+    for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
+      const int lane = arch::thread_index() % arch::kWarpSize;
+      const auto sampler = p.sampler();
+      const std::uint32_t first = sampler.col_group(p.kv_tile(at, step) * Traits::kBc);
+      pipeline.await_empty(state);
+      ATTILE_UNROLL_BY(1)
+      for (int i = lane; i < Traits::kBc / 4; i += arch::kWarpSize) {
+        smem.dropout_columns(state.stage)[i] = sampler.column(at.sequence, at.head, first + i);
+      }
+      arch::warp_barrier();  // all lanes have written
+      if (lane == 0) pipeline.producer_commit(state);
+      state.advance();
+    }
+  }
+}
+
 /// Runs the producer warpgroup. Scope    all its threads.
 template <class Traits>
 ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
@@ -360,11 +373,7 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
       if (v_lane == 0) load_transposed_v(p, block, smem);
     }
   } else {
-    if constexpr (Traits::kMasksP) {
-      if (arch::uniform(thread / arch::kWarpSize) == 1) load_kv<false>(p, block, smem, smem.v(), p.maps.v);
-    } else {
-    if (0 <= v_lane && v_lane < Traits::kVLanes) load_kv<false>(p, block, smem, smem.v(), p.maps.v);
-    }
+    if (0 <= v_lane && v_lane < kLanes) load_kv<false>(p, block, smem, smem.v(), p.maps.v);
   }
   if (0 <= q_warpgroup && q_warpgroup < Traits::kConsumers) load_q(p, block, smem, q_warpgroup);
   if constexpr (Traits::kHasScheduler) {
@@ -376,6 +385,9 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
   }
   if constexpr (Traits::kWords != ModifierWords::kNone) {
     if (thread >= 3 * arch::kWarpSize) load_words(p, block, smem);
+  }
+  if constexpr (Traits::kDropoutColumns) {
+    if (thread >= 3 * arch::kWarpSize) write_dropout_columns(p, block, smem);
   }
 }
 

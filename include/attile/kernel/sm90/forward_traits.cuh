@@ -165,14 +165,18 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using WordTile = WordTileOf<kWords, typename P::ScoreModType, tile::MathOf<T>>;
   using Word = typename WordTile::Word;
   static constexpr std::size_t kWordBytes = word_count<kWords>(Br, Bc) * sizeof(Word);
-  /// Bytes of what a stage of V has beside the tile with kMasksP: a PhiloxColumn for each group of
-  /// columns (GroupSampler).
-  static constexpr std::size_t kDropoutBytes = kMasksP ? Bc / 4 * sizeof(PhiloxColumn) : 0;
   using KPipeline = tile::Pipeline<KTile, kStages>;
   using VPipeline = tile::Pipeline<VTile, kStages>;
   /// Whether one producer thread, the scheduler, makes the work tiles for the others
   /// (DynamicSchedule); else each works them out by itself (StaticSchedule).
   static constexpr bool kHasScheduler = !P::SequencesType::kUniform || TuningType::kCounts;
+  /// Whether a stage of V has beside the tile what dropout's decisions about its columns have in
+  /// common, which a warp of the producer makes that has nothing else to do.
+  static constexpr bool kDropoutColumns =
+      kMasksP && !kHasScheduler && kElementStages == 0 && kWords == ModifierWords::kNone;
+  /// Its bytes: a PhiloxColumn for each group of columns (GroupSampler).
+  static constexpr std::size_t kDropoutBytes =
+      kDropoutColumns ? Bc / 4 * sizeof(PhiloxColumn) : 0;
   static_assert(!TuningType::kCounts || (kElementStages == 0 && !kPacksHeads),
                 "attile::sm90::ForwardTraits: work tiles are counted for rows of one head, and not "
                 "with tiles of a modifier's elements");
@@ -264,8 +268,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kKvLanes = kIsPaged<typename P::SequencesType> ? arch::kWarpSize : 1;
   /// The threads that read the scheduler's work tiles, and the barriers of the one that is there. V
   /// in fp8 is loaded by the threads that load K.
-  static constexpr int kVLanes = kMasksP ? arch::kWarpSize : kKvLanes;
-  static constexpr int kScheduleReaders = kKvLanes + (kFp8Values ? 0 : kVLanes) + kConsumers;
+  static constexpr int kScheduleReaders = (kFp8Values ? 1 : 2) * kKvLanes + kConsumers;
   static constexpr int kScheduleBarriers = kHasScheduler ? 2 : 0;
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
   static constexpr int kPipelineBarriers =
