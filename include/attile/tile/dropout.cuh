@@ -111,6 +111,16 @@ template <class Registers, class Coord, class Sampler>
 inline constexpr bool kKeepsInGroups =
     KeepGroups<Registers>::kKnown&& std::is_same_v<Coord, TileCoord>&& GroupSampler<Sampler>;
 
+/// Calls f(r, c) for each score that this thread holds, row by row.
+template <class Registers, class F>
+ATTILE_DEVICE void for_each_score(const F& f) {
+  ATTILE_UNROLL
+  for (int r = 0; r < Registers::kRegRows; ++r) {
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; ++c) f(r, c);
+  }
+}
+
 /// Holds dropout's decision for each score of a tile that this thread holds, one bit each.
 template <class Registers, class Sampler>
 class KeepBits : ScoreBits<Registers> {
@@ -145,6 +155,11 @@ class KeepBits : ScoreBits<Registers> {
   }
 
   ATTILE_DEVICE bool keep(int r, int c) const { return this->get(r, c); }
+  /// Calls f(r, c, keep) for each score.
+  template <class Coord, class F>
+  ATTILE_DEVICE void for_each(const Coord&, const F& f) const {
+    for_each_score<Registers>([&](int r, int c) { f(r, c, keep(r, c)); });
+  }
   /// Returns dropout(dP) - delta, where dP and delta are those of a score.
   ATTILE_DEVICE float dp_minus_delta(int r, int c, float dp, float delta) const {
     return arch::fma(keep(r, c) ? dp : 0.0f, scale_, -delta);
@@ -164,6 +179,10 @@ class KeepBits<Registers, NoDropout::Sampler> {
   template <class Coord>
   ATTILE_DEVICE KeepBits(const Coord&, const NoDropout::Sampler&) {}
   ATTILE_DEVICE bool keep(int, int) const { return true; }
+  template <class Coord, class F>
+  ATTILE_DEVICE void for_each(const Coord&, const F& f) const {
+    for_each_score<Registers>([&](int r, int c) { f(r, c, true); });
+  }
   ATTILE_DEVICE float dp_minus_delta(int, int, float dp, float delta) const { return dp - delta; }
 };
 
@@ -256,13 +275,12 @@ ATTILE_DEVICE void for_each_transposed_pair(const TileCoord& coord, const Sample
       });
 }
 
-/// Holds dropout's decisions for the scores of a transposed tile as random bits until P is
-/// computed. Each decision then becomes the sign of its P: a dropped score has -P. No register has
-/// to keep the decisions from then until dP is there. With P before the sign,
+/// Makes dropout's decisions for the scores of a transposed tile where P is computed. Each decision
+/// becomes the sign of its P: a dropped score has -P. No register has to keep the decisions until
+/// dP is there. With P before the sign,
 ///   dropout(P) = max(signed P, 0),   dS = (signed P + P) / 2 * dP * keep_scale - P * delta.
-/// Every P is also multiplied by keep_scale / 2. kPacked keeps one bit for each score until then,
-/// not 16: fewer registers, more instructions.
-template <class Registers, class Sampler, bool kPacked>
+/// Every P is also multiplied by keep_scale / 2.
+template <class Registers, class Sampler>
 class KeepSigns {
  public:
   static constexpr bool kSigns = true;
@@ -270,29 +288,20 @@ class KeepSigns {
   static constexpr float kDvScale = 2.0f;
 
   KeepSigns() = default;
-  ATTILE_DEVICE void set(const Sampler& s) { sampler_ = s; }
-  /// Makes the decisions. Units    coord: as for KeepGroups. Scope    all lanes of a warp.
-  ATTILE_DEVICE KeepSigns(const TileCoord& coord, const Sampler& sampler) : sampler_(sampler) {
-    const KeepHalves<Sampler> keep(sampler);
-    for_each_transposed_pair<Registers>(coord, sampler, [&](int r, int c, std::uint32_t pair) {
-      const int i = r / 2 * Registers::kRegCols + c;
-      if constexpr (kPacked) {
-        words_[i / 16] |= keep.ones(pair) << (i % 16);
-      } else {
-        words_[i] = pair;
-      }
+  ATTILE_DEVICE explicit KeepSigns(const Sampler& sampler) : sampler_(sampler) {}
+
+  /// Calls f(r, c, keep) for each score. Units    coord: as for KeepGroups.
+  /// Scope    all lanes of a warp.
+  template <class F>
+  ATTILE_DEVICE void for_each(const TileCoord& coord, const F& f) const {
+    for_each_transposed_pair<Registers>(coord, sampler_, [&](int r, int c, std::uint32_t pair) {
+      f(r, c, sampler_.keeps(pair << 16));
+      f(r + 1, c, sampler_.keeps(pair));
     });
-    for (std::uint32_t& word : words_) word = arch::opaque(word);
   }
 
   /// Returns the base-2 logarithm of the factor of P.
   ATTILE_DEVICE float log2_factor() const { return arch::log2(0.5f * sampler_.keep_scale()); }
-  /// Returns whether a score is kept.
-  ATTILE_DEVICE bool keep(int r, int c) const {
-    const int i = r / 2 * Registers::kRegCols + c;
-    if constexpr (kPacked) return (words_[i / 16] >> (i % 16 + r % 2 * 16) & 1u) != 0;
-    return sampler_.keeps(r % 2 == 0 ? words_[i] << 16 : words_[i]);
-  }
   /// Returns delta * 2 / keep_scale, the scaled_delta of `ds`.
   ATTILE_DEVICE float scaled(float delta) const {
     return delta * (2.0f * arch::reciprocal(sampler_.keep_scale()));
@@ -304,9 +313,6 @@ class KeepSigns {
   }
 
  private:
-  static constexpr int kPairs = Registers::kRegRows / 2 * Registers::kRegCols;
-  Array<std::uint32_t, (kPacked ? ceil_div(kPairs, 16) : kPairs)> words_ = {};
- public:
   Sampler sampler_;
 };
 

@@ -55,12 +55,7 @@ struct GradientConsumer : ScoreConsumer<Traits> {
     if constexpr (Traits::kFastPath) frag.lse = this->lse(stage, row);
     this->start_scores(frag.s, frag.s_second, frag.lse, stage, row);
     frag.shown = this->ask_mask(stage, row);  // before dP takes registers, as is the next line
-#ifdef OPT_X2
-    if constexpr (!(Traits::kSignsP && Traits::kFastPath)) frag.keep = this->ask_dropout(stage, row, sampler);
-    else frag.keep.set(sampler);
-#else
     frag.keep = this->ask_dropout(stage, row, sampler);
-#endif
     const auto do_smem = smem.dout().consumer_wait(stage.state);  // not read before it has arrived
     start_dp(frag.ds, do_smem, row);
   }
@@ -89,11 +84,7 @@ struct GradientConsumer : ScoreConsumer<Traits> {
         tile::hide_outside_intervals(s_by_rows, this->coord(stage, row),
                                      p.mask_in_tile(in_full_block(stage.edge)));
       }
-#ifdef OPT_X2
-      if constexpr (Traits::kSignsP) fast_probabilities_by_groups(s_by_rows, p.scale, frag.lse, frag.keep, this->coord(stage, row));
-      else
-#endif
-      fast_probabilities(s_by_rows, p.scale, frag.lse, frag.keep);
+      fast_probabilities(s_by_rows, p.scale, this->coord(stage, row), frag.lse, frag.keep);
       p_dropped = frag.s;
       if constexpr (!Traits::kSignsP) tile::drop(Rows{p_dropped}, frag.keep);
     } else {
