@@ -84,10 +84,6 @@ struct Sm90Forward {
                                     std::is_same_v<typename Args::MaskType, Causal>;
   static constexpr bool kEdges = !kRowsAlike<typename Args::MaskType> && !kLongKeys &&
                                  !is_long(kTileSet) && kTileSet != TileSet::kPackedHeads;
-  /// With dropout three consumers, which have a small Bc up to 128 columns, hide its work better.
-  static constexpr bool kThreeConsumers = Args::DropoutType::kEnabled && max(D, Dv) > 96 &&
-                                          max(D, Dv) <= 128 && kTileSet != TileSet::kPackedHeads;
-  static constexpr bool kSmallBc = kEdges || kThreeConsumers;
   static constexpr sm90::ModifierWords kWords =
       has_columns(kTileSet)     ? sm90::ModifierWords::kColumns
       : has_diagonals(kTileSet) ? sm90::ModifierWords::kDiagonals
@@ -111,7 +107,7 @@ struct Sm90Forward {
       : BlockListMask<M>
           ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast, Args::DropoutType::kEnabled))
       : has_elements(kTileSet) ? sm90_element_forward_tiles(max(D, Dv), kEdges)
-      : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
+      : kFast                  ? sm90_fast_forward_tiles(D, Dv, kEdges, kTileSet)
       : kMasked                ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>)
                                : sm90_general_forward_tiles(max(D, Dv));
   using type =

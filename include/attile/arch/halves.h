@@ -34,16 +34,6 @@ ATTILE_HOST_DEVICE std::uint32_t halves(std::uint32_t a, std::uint32_t b, bool u
   return byte_perm(a, b, upper ? 0x7632u : 0x5410u);
 }
 
-/// Returns max(a, b) of each half, unsigned (one VIMNMX on compute capability 9.0).
-ATTILE_HOST_DEVICE std::uint32_t max_of_halves(std::uint32_t a, std::uint32_t b) {
-#ifdef __CUDA_ARCH__
-  return __vmaxu2(a, b);
-#else
-  const auto larger = [](std::uint32_t x, std::uint32_t y) { return x > y ? x : y; };
-  return larger(a & 0xFFFF0000u, b & 0xFFFF0000u) | larger(a & 0xFFFFu, b & 0xFFFFu);
-#endif
-}
-
 /// Returns min(a + b, c) of each half, unsigned and modulo 2^16 (one VIADDMNMX on compute
 /// capability 9.0).
 ATTILE_HOST_DEVICE std::uint32_t add_min_of_halves(std::uint32_t a, std::uint32_t b,

@@ -167,6 +167,8 @@ concept Dropout = std::is_trivially_copyable_v<P> && requires(const P& dropout, 
 ///     is the same for all samplers. 16 rows on they are 8 higher, and 16 columns on 4.
 ///   group(batch, head, row_group, col_group): four words of random bits. The score in row r and
 ///     column c has 16 bits of word r / 8 % 2 * 2 + c / 8 % 2, the upper ones where c is odd.
+///   column(batch, head, col_group), row(batch, head, row_group): what the calls for a column of
+///     groups have in common, and those for a row of them; group(column, row) is the same call.
 ///   threshold: a score is kept where its 16 bits are not below the upper 16 of this.
 ///   keeps(bits): the same of the upper 16 of `bits`. It ignores the others.
 template <class S>
@@ -174,6 +176,7 @@ concept GroupSampler = requires(const S& sampler, std::uint32_t x) {
   { S::row_group(0) } -> std::same_as<std::uint32_t>;
   { sampler.col_group(0) } -> std::same_as<std::uint32_t>;
   { sampler.group(0, 0, x, x) } -> std::same_as<PhiloxBlock>;
+  { sampler.group(sampler.column(0, 0, x), sampler.row(0, 0, x)) } -> std::same_as<PhiloxBlock>;
   { sampler.threshold } -> std::convertible_to<std::uint32_t>;
   { sampler.keeps(x) } -> std::same_as<bool>;
 };

@@ -186,73 +186,34 @@ class KeepBits<Registers, NoDropout::Sampler> {
   ATTILE_DEVICE float dp_minus_delta(int, int, float dp, float delta) const { return dp - delta; }
 };
 
-/// Answers for two scores at once, whose random bits are the halves of a word. A half x is kept
-/// where x >= t; `t`: the threshold, of 0 to 65535. In the first step the halves that belong to the
-/// smaller one of both sets, or to that of t values where both are as large, keep their distance
-/// from its end, which is 0 to 2^15, and the others become that end. Less the end the ones are
-/// negative, and the others 0.
-///   t <= 2^15:  min(x, t) - t                    is negative where x is dropped
-///   else:       min(x - t, 2^16 - t) - (2^16 - t)  is negative where x is kept
-#ifndef DEC
-#define DEC 1
-#endif
+/// Drops two scores at once, whose random bits are the halves of a word. With t the threshold and x
+/// the bits of a score, which is kept where x >= t, two instructions mark the smaller one of both
+/// sets by all bits of the half, and the other one by none:
+///   t <= 2^15:  max(min(x, t) - t, -1)               marks what is dropped
+///   else:       max(min(x - t, u) - u, -1), u = 2^16 - t   what is kept
+/// The minimum is that of numbers of 16 bits without sign, x - t is modulo 2^16; the maximum has a
+/// sign, and its first operand is -2^15 or more.
 template <class Sampler>
-class KeepHalves {
+class DropHalves {
  public:
-  ATTILE_DEVICE explicit KeepHalves(const Sampler& sampler) {
-#if DEC == 0
-    const std::uint32_t threshold = sampler.threshold >> 16;
-    const std::uint32_t dropped = threshold > 0 ? threshold - 1 : 1;
-    end_ = dropped * 0x10001u;
-    minus_end_ = (threshold > 0 ? (0u - dropped) & 0xFFFFu : 0) * 0x10001u;
-#else
+  ATTILE_DEVICE explicit DropHalves(const Sampler& sampler) {
     const std::uint32_t t = sampler.threshold >> 16;
     const bool marks_dropped = t <= 0x8000u;
-    turn_ = marks_dropped ? 0 : (0x10000u - t) * 0x10001u;
-    end_ = (marks_dropped ? t : 0x10000u - t) * 0x10001u;
-    minus_end_ = (marks_dropped ? (0x10000u - t) & 0xFFFFu : t) * 0x10001u;
-    dropped_ = marks_dropped ? ~0u : 0;
-#if DEC == 2
-    turn_ = arch::uniform(turn_); end_ = arch::uniform(end_); minus_end_ = arch::uniform(minus_end_); dropped_ = arch::uniform(dropped_);
-#endif
-#endif
+    const std::uint32_t marked = marks_dropped ? t : 0x10000u - t;
+    turn_ = marks_dropped ? 0 : marked * 0x10001u;
+    end_ = marked * 0x10001u;
+    minus_end_ = ((0u - marked) & 0xFFFFu) * 0x10001u;
+    unmarked_ = marks_dropped ? ~0u : 0;
   }
-  ATTILE_DEVICE std::uint32_t flipped(std::uint32_t word) const { 
-#if DEC == 4
-    return word ^ ~dropped_;
-#endif
-    return word; }
-  /// Returns `p` with 0 in each half whose score is dropped.
-  ATTILE_DEVICE std::uint32_t drop(std::uint32_t p, std::uint32_t word) const {
-#if DEC == 0
-    return p & (arch::add_min_of_halves(arch::max_of_halves(word, end_), minus_end_,
-                                   0x10001u) * 0xFFFFu);
-#else
-    return p & (marked(word) ^ dropped_);
-#endif
-  }
-  /// Returns 1 in each half whose score is kept, and 0 in others.
-  ATTILE_DEVICE std::uint32_t ones(std::uint32_t word) const {
-#if DEC == 0
-    return (arch::add_min_of_halves(arch::max_of_halves(word, end_), minus_end_,
-                                   0x10001u));
-#else
-    return (marked(word) ^ dropped_) & 0x10001u;
-#endif
+  /// Returns two elements of 16 bits, with 0 in place of those that are dropped.
+  ATTILE_DEVICE std::uint32_t operator()(std::uint32_t elements, std::uint32_t bits) const {
+    const std::uint32_t distance = arch::add_min_of_halves(bits, turn_, end_);
+    const std::uint32_t marks = arch::add_max_of_signed_halves(distance, minus_end_, ~0u);
+    return elements & (marks ^ unmarked_);
   }
 
  private:
-  ATTILE_DEVICE std::uint32_t marked(std::uint32_t word) const {
-#if DEC >= 3
-    return arch::add_max_of_signed_halves(__vminu2(word, end_), minus_end_,
-                                          ~0u);
-#else
-    return arch::add_max_of_signed_halves(arch::add_min_of_halves(word, turn_, end_), minus_end_,
-                                          ~0u);
-#endif
-  }
-
-  std::uint32_t turn_, end_, minus_end_, dropped_;
+  std::uint32_t turn_, end_, minus_end_, unmarked_;
 };
 
 /// Makes the same random bits as KeepGroups of a transposed tile, and calls f(r, c, pair) for two
@@ -360,10 +321,10 @@ ATTILE_DEVICE void drop(Registers& p, const Coord& coord, const Sampler& sampler
 }
 
 /// Does the same for P as a left operand of 16-bit elements, whose pieces are groups of eight
-/// scores: masks of its words need no predicate and no selection for each score.
+/// scores. `columns(i)`: sampler.column of the group of columns i of the tile.
 /// Units    coord: as for KeepGroups. Scope    all lanes of a warp.
 ///   tile::RegisterLeft<T, Scores> p_left(s_frag);
-///   tile::drop(p_left, coord, sampler);
+///   tile::drop(p_left, coord, sampler, columns);
 template <class T, class Registers, class Sampler, class Columns>
 ATTILE_DEVICE void drop(RegisterLeft<T, Registers>& p, const TileCoord& coord,
                         const Sampler& sampler, const Columns& columns) {
@@ -371,14 +332,14 @@ ATTILE_DEVICE void drop(RegisterLeft<T, Registers>& p, const TileCoord& coord,
                 "attile::tile::drop: an operand of 16-bit elements, of which a warp has 16 rows");
   const PhiloxRow row = sampler.row(coord.batch, coord.head,
                                     Sampler::row_group(coord.row0 + Registers::row(0)));
-  const KeepHalves<Sampler> keep(sampler);
+  const DropHalves<Sampler> drop_halves(sampler);
   ATTILE_UNROLL
   for (int k = 0; k < Registers::kRegCols / 4; ++k) {
     const PhiloxBlock random = sampler.group(columns(Registers::col(0) / 2 + 4 * k), row);
     ATTILE_UNROLL
     for (int i = 0; i < 4; ++i) {
       std::uint32_t& word = p.word(0, k, i % 2 * 2 + i / 2);
-      word = keep.drop(word, i % 2 == 1 ? keep.flipped(random.word[i]) : random.word[i]);
+      word = drop_halves(word, random.word[i]);
     }
   }
 }

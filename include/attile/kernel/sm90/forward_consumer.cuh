@@ -64,11 +64,6 @@ class ForwardConsumer {
   using Softmax = tile::OnlineSoftmax<Scores::kRegRows>;
   using Rows = ConsumerRows<Traits>;
   using Sampler = typename Traits::DropoutType::Sampler;
-#ifdef ORD
-  static constexpr int kOrd = ORD;
-#else
-  static constexpr int kOrd = 1;
-#endif
 
  public:
   /// Scope    all threads of the warpgroup, as for all that follows.
@@ -118,7 +113,7 @@ class ForwardConsumer {
     const int kv_tile = kv_tile_of(kv_tiles_.first);
     const auto modifier = modifier_of(kv_tile);
     tile::wait_product<0>(s_frag_);
-    if constexpr (kOrd < 2) signal_next_turn();
+    signal_next_turn();
     if constexpr (Traits::kWords == ModifierWords::kNone) release_k_and_q(kv_tiles_.first);
     // There is no O yet to be rescaled.
     mask_and_update_max(kv_tiles_.first, kv_tile, modifier, rescale_thresholds());
@@ -142,7 +137,7 @@ class ForwardConsumer {
       const auto thresholds = rescale_thresholds();
       const auto modifier = modifier_of(kv_tile);
       tile::wait_product<Traits::kOverlaps>(s_frag_);  // S is made; P V may be under way
-      if constexpr (kOrd < 2) signal_next_turn();
+      signal_next_turn();
       if constexpr (Traits::kWords == ModifierWords::kNone) release_k_and_q(step);
       const auto rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
       if constexpr (!Traits::kWaitsLate) {
@@ -186,7 +181,7 @@ class ForwardConsumer {
     }
     skip_k(to_skip - skip_after);
     start_scores();      // line 8, of the next rows
-    if constexpr (kOrd < 2) signal_next_turn();  // here, as others would else wait for the store of O, too
+    signal_next_turn();  // here, as others would else wait for the store of O, too
     if constexpr (Traits::kOverlaps) end_output<1>();  // O is made; S may be under way
     skip_v(to_skip);
     store_output(done);
@@ -209,16 +204,12 @@ class ForwardConsumer {
   /// Begins S = Q K^T (line 8).
   ATTILE_DEVICE void start_scores() {
     const auto k_smem = smem_.k().consumer_wait(k_state_);
-    if constexpr (kOrd < 3) await_own_turn();
+    await_own_turn();
     tile::start_transposed_product(s_frag_, smem_.q(warpgroup_).tile(q_state_.stage), k_smem);
-    if constexpr (kOrd == 2) signal_next_turn();
   }
   /// Begins O += P V (line 10), or with `adds` false O = P V, of the rows' first tile (line 5). V
   /// has arrived: the wait for it stands beside make_probabilities.
   ATTILE_DEVICE void start_output(bool adds) {
-#ifdef OPT_B
-    if constexpr (Traits::kMasksP) drop_p(undropped_tile_);
-#endif
     output_.start(p_left_, smem_.v().tile(v_state_.stage), adds, s_frag_);
   }
   /// Begins S of a step's tile, and with kOverlaps O += P V of the tile before. Where that is made
@@ -292,21 +283,14 @@ class ForwardConsumer {
   }
   /// Makes P of S, adds to l (line 9), and makes dropout(P) the left operand of P V.
   ATTILE_DEVICE void make_probabilities(int kv_tile) {
-    if constexpr (kOrd == 3) await_own_turn();
     softmax_.exponentiate(s_frag_, scales().scale_log2);
     constexpr bool kDropsScores = Traits::DropoutType::kEnabled && !Traits::kMasksP;
     if constexpr (kDropsScores) tile::drop(s_frag_, coord(kv_tile), sampler_);
     p_left_ = Probabilities(s_frag_);
-    if constexpr (kOrd == 3) signal_next_turn();
-#ifdef OPT_B
-    if constexpr (Traits::kMasksP) undropped_tile_ = kv_tile;
-#else
-    if constexpr (Traits::kMasksP) drop_p(kv_tile);
-#endif
+    if constexpr (Traits::kMasksP) drop_probabilities(kv_tile);
   }
-
-  /// Sets P = dropout(P), of the left operand, with kMasksP. V of the tile has arrived.
-  ATTILE_DEVICE void drop_p(int kv_tile) {
+  /// Makes dropout(P) of P, in the left operand. V of the tile has arrived, and with it the columns.
+  ATTILE_DEVICE void drop_probabilities(int kv_tile) {
     const tile::TileCoord at = coord(kv_tile);
     tile::drop(p_left_, at, sampler_, [&](int i) {
       if constexpr (Traits::kDropoutColumns) {
@@ -411,9 +395,6 @@ class ForwardConsumer {
   int warpgroup_;
   [[no_unique_address]] Sampler sampler_;
   int number_ = 0;      // of the block's work tiles, the one whose rows are computed
-#ifdef OPT_B
-  int undropped_tile_ = 0;
-#endif
   TileRange kv_tiles_;  // the steps over the tiles of K and V that these rows see
   tile::PipelineState<Traits::kQStages> q_state_;
   tile::PipelineState<Traits::kStages> k_state_, v_state_;

@@ -112,25 +112,15 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using ProbabilityType = std::conditional_t<kFp8Values, __nv_fp8_e4m3, T>;
   /// Whether dropout masks P as an operand (tile::drop), and not score by score: up to 64 columns
   /// that takes 0.91 to 0.97 of the time. Above it pays where consumers are not ordered, 0.95 to
-  /// 0.99, which was not measured with a modifier (bench/log/tuning-policies.md).
-#ifdef ALLM
-  static constexpr bool kAllM = true;
-#else
-  static constexpr bool kAllM = false;
-#endif
-  static constexpr bool kMasksP =
-      GroupSampler<typename P::DropoutType::Sampler> && !kFp8Values && !kPacksHeads &&
-      (max(D, Dv) <= 64 || (max(D, Dv) <= 128 && (kIsIdentity<typename P::ScoreModType> || kAllM)));
+  /// 0.99 (bench/log/tuning-policies.md).
+  static constexpr bool kMasksP = GroupSampler<typename P::DropoutType::Sampler> && !kFp8Values &&
+                                  !kPacksHeads && max(D, Dv) <= 128;
   /// Whether consumers make S one after another (ForwardConsumer). With dropout that makes the
   /// kernel 1.06 times as fast at D = 64, and 1.13 at D = 128 without masks of P
   /// (bench/log/tuning-policies.md). Plain scores gain nothing.
-#ifdef ORD
-  static constexpr bool kOrdersConsumers = kConsumers > 1 && P::DropoutType::kEnabled && ORD > 0;
-#else
   static constexpr bool kOrdersConsumers = kConsumers > 1 && ((P::DropoutType::kEnabled &&
                                                                !(kMasksP && max(D, Dv) > 64)) ||
                                                               TuningType::kOrders);
-#endif
   /// Whether tiles of K and V are visited from the last to the first: where later columns have the
   /// larger scores m hardly ever grows, and O is not rescaled. With kFromDiagonal those behind the
   /// diagonal of a work tile's last row are visited after that, from the first to the last.
@@ -173,7 +163,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Whether a stage of V has beside the tile what dropout's decisions about its columns have in
   /// common, which a warp of the producer makes that has nothing else to do.
   static constexpr bool kDropoutColumns =
-      kMasksP && !kHasScheduler && kElementStages == 0 && kWords == ModifierWords::kNone;
+      kMasksP && !kHasScheduler && kElementStages == 0 && kWords == ModifierWords::kNone &&
+      !kWaitsLate;
   /// Its bytes: a PhiloxColumn for each group of columns (GroupSampler).
   static constexpr std::size_t kDropoutBytes =
       kDropoutColumns ? Bc / 4 * sizeof(PhiloxColumn) : 0;
@@ -236,7 +227,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// leave for O and Q. The scheduler's work tile and its two barriers are not counted; that all
   /// fits is what the assertion about kSharedBytes says.
   static constexpr std::size_t kRest =
-      arch::kMaxSharedBytes - kOOffset - kConsumers * kRowsBytes - kStages * (kWordBytes + kDropoutBytes) -
+      arch::kMaxSharedBytes - kOOffset - kConsumers * kRowsBytes -
+      kStages * (kWordBytes + kDropoutBytes) -
       sizeof(arch::Mbarrier) * 2 *
           (kConsumers * (2 + kElementStages) + 2 * kStages + kLoadedVStages);
   /// Bytes of all columns of O, and whether they fit beside one stage of Q.
