@@ -4,6 +4,7 @@
 // refused.
 #include <attile/attile.cuh>
 
+#include <algorithm>
 #include <chrono>
 #include <climits>
 #include <cstddef>
@@ -214,6 +215,43 @@ TEST_CASE("decode.offsets of pages have 64 bits") {
   using Problem = PagedProblem<__half>;
   check_far_pages<__half>(
       [](const Problem::Args& args) { return attile::decode<Problem::kDim>(args); });
+}
+
+TEST_CASE("decode.offsets that fall stay within scratch memory") {
+  // Row tiles are counted from `total_q`, which these offsets exceed by far: there are more runs
+  // and more parts than scratch memory was made for.
+  constexpr int kBatch = 8, kHeads = 1;
+  constexpr std::size_t kGuard = std::size_t{4} << 20;
+  for (const int rows : {64, 128, 192, 256, 384}) {
+    for (const int keys : {130, 257, 513, 1025}) {
+      INFO(rows << " rows, " << keys << " keys");
+      std::vector<int> cu_q, cu_k;
+      for (int b = 0; b <= kBatch; ++b) {
+        cu_q.push_back(b % 2 * rows);
+        cu_k.push_back(b % 2 * keys);
+      }
+      const Device<int> offsets_q(cu_q), offsets_k(cu_k);
+      const Device<T> q(std::size_t(rows + 1) * kDim), o(std::size_t(rows + 1) * kDim);
+      const Device<T> kv(std::size_t(keys) * kDim);
+      Args<attile::Packed> args{};
+      args.q = attile::bshd<const T>(q.get(), {.rows = rows + 1, .heads = kHeads, .dim = kDim});
+      args.k = attile::bshd<const T>(kv.get(), {.rows = keys, .heads = kHeads, .dim = kDim});
+      args.v = args.k;
+      args.o = attile::bshd<T>(o.get(), {.rows = rows + 1, .heads = kHeads, .dim = kDim});
+      args.batch = kBatch, args.q_heads = kHeads, args.kv_heads = kHeads;
+      args.q_len = rows, args.kv_len = keys;
+      args.sequences = {offsets_q.get(), offsets_k.get(), rows + 1, keys};
+      args.splits = Splits::fill();
+      const attile::WorkspaceSize size = attile::decode_workspace_size<kDim>(args);
+      REQUIRE(std::string(size.check.why) == "");
+      const Device<unsigned char> workspace(size.bytes + kGuard);
+      REQUIRE(attile::reset_workspace(workspace.get(), size.bytes) == cudaSuccess);
+      REQUIRE(attile::decode<kDim>(workspace.get(), size.bytes, args) == cudaSuccess);
+      REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+      const std::vector<unsigned char> after = workspace.download();
+      CHECK(std::all_of(after.end() - kGuard, after.end(), [](auto x) { return x == 0xFF; }));
+    }
+  }
 }
 
 TEST_CASE("decode.a call takes little of the host") {
