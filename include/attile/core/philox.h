@@ -77,8 +77,8 @@ ATTILE_HOST_DEVICE constexpr PhiloxColumn philox_column(std::uint32_t word, std:
 ATTILE_HOST_DEVICE constexpr PhiloxRow philox_row(std::uint32_t word, std::uint32_t word2,
                                                   std::uint32_t key0, std::uint32_t key1) {
   using namespace detail;
-  const std::uint64_t a = wide_product(
-      kPhiloxFactor0, upper_word(wide_product(kPhiloxFactor1, word2)) ^ word ^ key0);
+  const std::uint64_t a =
+      wide_product(kPhiloxFactor0, upper_word(wide_product(kPhiloxFactor1, word2)) ^ word ^ key0);
   return {{upper_word(a) ^ (key1 + kPhiloxWeyl1), lower_word(a)}};
 }
 /// Returns what philox4x32 does of a counter of which these are the parts.

@@ -330,8 +330,8 @@ ATTILE_DEVICE void drop(RegisterLeft<T, Registers>& p, const TileCoord& coord,
                         const Sampler& sampler, const Columns& columns) {
   static_assert(Registers::kRegRows == 2 && sizeof(T) == 2,
                 "attile::tile::drop: an operand of 16-bit elements, of which a warp has 16 rows");
-  const PhiloxRow row = sampler.row(coord.batch, coord.head,
-                                    Sampler::row_group(coord.row0 + Registers::row(0)));
+  const PhiloxRow row =
+      sampler.row(coord.batch, coord.head, Sampler::row_group(coord.row0 + Registers::row(0)));
   const DropHalves<Sampler> drop_halves(sampler);
   ATTILE_UNROLL
   for (int k = 0; k < Registers::kRegCols / 4; ++k) {

@@ -289,7 +289,8 @@ class ForwardConsumer {
     p_left_ = Probabilities(s_frag_);
     if constexpr (Traits::kMasksP) drop_probabilities(kv_tile);
   }
-  /// Makes dropout(P) of P, in the left operand. V of the tile has arrived, and with it the columns.
+  /// Makes dropout(P) of P, in the left operand. V of the tile has arrived, and with it the
+  /// columns.
   ATTILE_DEVICE void drop_probabilities(int kv_tile) {
     const tile::TileCoord at = coord(kv_tile);
     tile::drop(p_left_, at, sampler_, [&](int i) {
@@ -299,6 +300,7 @@ class ForwardConsumer {
         return sampler_.column(at.batch, at.head, sampler_.col_group(at.col0) + i);
       }
     });
+    if constexpr (Traits::kDropoutColumns) arch::warp_barrier();  // all lanes have read the columns
   }
 
   // The order of consumers, with kOrdersConsumers.

@@ -106,8 +106,9 @@ struct ForwardMemory {
       }
       k().init(Traits::kConsumers * kWarps, Traits::kWords != ModifierWords::kNone ? 2 : 1);
       const bool has_transposers = Traits::kFp8Values && !v_is_transposed;
-      v().init(Traits::kConsumers * kWarps,
-               has_transposers ? Traits::kTransposers : Traits::kDropoutColumns ? 2 : 1);
+      v().init(Traits::kConsumers * kWarps, has_transposers           ? Traits::kTransposers
+                                            : Traits::kDropoutColumns ? 2
+                                                                      : 1);
       if constexpr (Traits::kFp8Values) {
         loaded_v().init(Traits::kTransposers);
         for (int stage = 0; stage < Traits::kLoadedVStages; ++stage) is_end_of_v(stage) = false;

@@ -162,12 +162,10 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr bool kHasScheduler = !P::SequencesType::kUniform || TuningType::kCounts;
   /// Whether a stage of V has beside the tile what dropout's decisions about its columns have in
   /// common, which a warp of the producer makes that has nothing else to do.
-  static constexpr bool kDropoutColumns =
-      kMasksP && !kHasScheduler && kElementStages == 0 && kWords == ModifierWords::kNone &&
-      !kWaitsLate;
+  static constexpr bool kDropoutColumns = kMasksP && !kHasScheduler && kElementStages == 0 &&
+                                          kWords == ModifierWords::kNone && !kWaitsLate;
   /// Its bytes: a PhiloxColumn for each group of columns (GroupSampler).
-  static constexpr std::size_t kDropoutBytes =
-      kDropoutColumns ? Bc / 4 * sizeof(PhiloxColumn) : 0;
+  static constexpr std::size_t kDropoutBytes = kDropoutColumns ? Bc / 4 * sizeof(PhiloxColumn) : 0;
   static_assert(!TuningType::kCounts || (kElementStages == 0 && !kPacksHeads),
                 "attile::sm90::ForwardTraits: work tiles are counted for rows of one head, and not "
                 "with tiles of a modifier's elements");
