@@ -287,20 +287,9 @@ class ForwardConsumer {
     constexpr bool kDropsScores = Traits::DropoutType::kEnabled && !Traits::kMasksP;
     if constexpr (kDropsScores) tile::drop(s_frag_, coord(kv_tile), sampler_);
     p_left_ = Probabilities(s_frag_);
-    if constexpr (Traits::kMasksP) drop_probabilities(kv_tile);
-  }
-  /// Makes dropout(P) of P, in the left operand. V of the tile has arrived, and with it the
-  /// columns.
-  ATTILE_DEVICE void drop_probabilities(int kv_tile) {
-    const tile::TileCoord at = coord(kv_tile);
-    tile::drop(p_left_, at, sampler_, [&](int i) {
-      if constexpr (Traits::kDropoutColumns) {
-        return smem_.dropout_columns(v_state_.stage)[i];
-      } else {
-        return sampler_.column(at.batch, at.head, sampler_.col_group(at.col0) + i);
-      }
-    });
-    if constexpr (Traits::kDropoutColumns) arch::warp_barrier();  // all lanes have read the columns
+    if constexpr (Traits::kMasksP) {
+      drop_in_operand(p_left_, smem_, v_state_.stage, coord(kv_tile), sampler_);
+    }
   }
 
   // The order of consumers, with kOrdersConsumers.

@@ -4,6 +4,7 @@
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
+#include <attile/core/philox.h>
 #include <attile/kernel/sm90/forward_schedule.cuh>
 #include <attile/kernel/sm90/forward_traits.cuh>
 #include <attile/tile/pipeline.cuh>

@@ -9,6 +9,7 @@
 #include <attile/core/dropout.h>
 #include <attile/core/fp8.h>
 #include <attile/core/math.h>
+#include <attile/core/philox.h>
 #include <attile/core/score_mod.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/problem/kernel_traits.h>
