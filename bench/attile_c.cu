@@ -306,26 +306,15 @@ attile::Check check(const A& a) {
   return attile::check<kD, kDv>(a);
 }
 
-/// Forward passes take it where it makes them faster.
-template <class A>
-constexpr bool kTakesWorkspace = !A::SequencesType::kUniform || A::Elements::kAllFp8 || requires {
-  requires A::MaskType::kUnevenRows;
-};
-
 template <class A>
 cudaError_t workspace_of(const A& a, std::size_t& bytes) {
-  if constexpr (kTakesWorkspace<A>) return attile::forward<kD, kDv>(nullptr, bytes, a);
-  bytes = 0;
-  return cudaSuccess;
+  return attile::forward<kD, kDv>(nullptr, bytes, a);
 }
 
 template <class A>
 cudaError_t run(const A& a, const AttileProblem& p) {
-  if constexpr (kTakesWorkspace<A>) {
-    std::size_t bytes = p.workspace_bytes;
-    return attile::forward<kD, kDv>(p.workspace, bytes, a, p.stream);
-  }
-  return attile::forward<kD, kDv>(a, p.stream);
+  std::size_t bytes = p.workspace_bytes;
+  return attile::forward<kD, kDv>(p.workspace, bytes, a, p.stream);
 }
 
 cudaError_t reset(const AttileProblem&) { return cudaSuccess; }

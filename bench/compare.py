@@ -15,6 +15,7 @@ import argparse
 import dataclasses
 import datetime
 import importlib.metadata
+import itertools
 import math
 import os
 import pathlib
@@ -318,19 +319,31 @@ def prepare(torch, makers, x, direction, reference, Refused):
     return runs, found
 
 
+def orders(names):
+    """The order of names in each round, without end. A chip at its power limit runs faster behind a
+    contender that takes less, so each runs behind each other one equally often where their number
+    is a prime, and once or twice where it is not: round n goes through them, and through places
+    up to the next prime that stay empty, in steps of 1 + n % (prime - 1)."""
+    names = list(names)
+    places = max(len(names), 2)
+    while any(places % divisor == 0 for divisor in range(2, places)):
+        places += 1
+    for turn in itertools.count():
+        step = 1 + turn % (places - 1)
+        taken = (place * step % places for place in range(places))
+        yield [names[place] for place in taken if place < len(names)]
+
+
 def race(torch, runs, rounds, round_ms):
-    """Rounds in which the contenders take turns, each round beginning with another one, and every
-    other round the other way round, as a chip at its power limit runs faster behind one that takes
-    less; the first is not counted. {name: ([milliseconds of one call by round], details)}."""
+    """Rounds in which the contenders take turns (orders); the first is not counted.
+    {name: ([milliseconds of one call by round], details)}."""
     plans = {name: calibrate(torch, run.call, round_ms) for name, run in runs.items()}
     times = {name: [] for name in runs}
-    order = list(runs)
-    for turn in range(rounds + 1):
-        for name in order if turn % 2 == 0 else reversed(order):
+    for turn, order in enumerate(itertools.islice(orders(runs), rounds + 1)):
+        for name in order:
             time_of_call = milliseconds(torch, runs[name].call, plans[name][0])
             if turn > 0:
                 times[name].append(time_of_call / runs[name].calls)
-        order = order[1:] + order[:1]
     return {name: (times[name], {"repetitions": plan[0], "host_bound": plan[1],
                                  "host_ms": plan[2]}) for name, plan in plans.items()}
 

@@ -615,6 +615,19 @@ class Measuring(unittest.TestCase):
             self.assertNotIn("tflops", found[name])
         json.dumps(found, allow_nan=False)
 
+    def test_each_contender_runs_behind_each_other_one_equally_often(self):
+        for names, times in (("a", {0}), ("ab", {4}), ("abc", {4}), ("abcd", {4, 8}),
+                             ("abcde", {4}), ("abcdef", {4, 8})):
+            places = {4: 5, 6: 7}.get(len(names), len(names))
+            rounds = 4 * max(places - 1, 1)
+            taken = list(itertools.islice(compare.orders(names), rounds + 1))
+            for order in taken:
+                self.assertEqual(sorted(order), list(names))
+            row = "".join("".join(order) for order in taken)[:rounds * len(names) + 1]
+            behind = [sum(pair == (a, b) for pair in itertools.pairwise(row))
+                      for a, b in itertools.permutations(names, 2)]
+            self.assertEqual(set(behind) or {0}, times)
+
     def test_who_is_wrong_at_first_is_not_timed(self):
         calls = []
         found = self.measure(attile=lambda n: calls.append(n) or 2.0, cudnn=lambda n: 1.0)

@@ -212,8 +212,9 @@ template <int D, int Dv = D, ForwardPass Args>
 }
 
 /// Run `forward` by the two-call habit of `backward`: for callers that treat both alike, and faster
-/// where sequences have lengths of their own, or the mask kUnevenRows, or V in fp8 more than 128
-/// columns: that is transposed in the scratch memory, which is then as large as V.
+/// where sequences have lengths of their own, or the mask kUnevenRows, under a causal mask up to
+/// 192 columns, and where V in fp8 has more than 128 columns: that is transposed in the scratch
+/// memory, which is then as large as V.
 /// Scratch  with a null `workspace` nothing is launched, and `workspace_bytes`, a variable, is set
 ///          to the bytes that the call needs; else device memory of that size, aligned to 16 bytes.
 template <class Traits>

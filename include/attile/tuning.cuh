@@ -99,12 +99,20 @@ struct Sm90Forward {
   using M = typename Args::MaskType;
   using E = typename Args::Elements;
   static constexpr bool kMasked = kHasMaskedTiles<Args> && kTileSet != TileSet::kPackedHeads;
-  /// The fourth warp of the producer, which counts, has something else to do in some sets.
-  static constexpr bool kCounts =
-      kUnevenRows<M> && Args::SequencesType::kUniform && kTileSet == TileSet::kAny && !E::kAllFp8;
   static constexpr bool kBare =
       (std::is_same_v<M, NoMask> || std::is_same_v<M, Causal>)&&kPlainScores<Args> &&
       Args::SequencesType::kUniform && kTileSet != TileSet::kPackedHeads;
+  /// Whether blocks that take the next tile when they are free pay under a causal mask: at D = 128
+  /// they are 1.08 times as fast at 1k, and 1.02 to 1.04 above, at D = 64, 96 and 192 1.04 at 1k
+  /// and nothing for many rows, at D = 256 0.97 at 4k (bench/log/tuning-sm90.md).
+  static constexpr bool kCausalCounts =
+      kBare && std::is_same_v<M, Causal> && E::kInputsEqual &&
+      ((kTileSet == TileSet::kAny && max(D, Dv) <= 192) ||
+       (kTileSet == TileSet::kLong && max(D, Dv) > 96 && max(D, Dv) <= 128));
+  /// The fourth warp of the producer, which counts, has something else to do in some sets.
+  static constexpr bool kCounts =
+      ((kUnevenRows<M> && kTileSet == TileSet::kAny) || kCausalCounts) &&
+      Args::SequencesType::kUniform && !E::kAllFp8;
   static constexpr Sm90Tiles kTiles =
       E::kAllFp8 ? fitted<M>(sm90_fp8_forward_tiles(D, Dv, E::kFp8Sums == Fp8Sums::kPromoted,
                                                     kFast && !Args::DropoutType::kEnabled, kBare))

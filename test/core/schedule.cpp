@@ -365,9 +365,17 @@ TEST_CASE("sections are what L2 holds where that can be even, too") {
   const auto of_two = attile::Sections::of(2 * kMegabyte, 16, 64, 132);
   CHECK(of_two.batch_heads == 16);
   CHECK(of_two.alternates);
+  // 33 of 8 tiles would be two waves, and a megabyte more than what L2 holds: one wave of 16.
   const auto of_one = attile::Sections::of(kMegabyte, 8, 128, 132);
-  CHECK(of_one.batch_heads == 33);
-  CHECK(!of_one.alternates);
+  CHECK(of_one.batch_heads == 16);
+  CHECK(of_one.alternates);
+  const auto of_half = attile::Sections::of(kMegabyte / 2, 6, 256, 132);
+  CHECK(of_half.batch_heads == 44);
+  CHECK(!of_half.alternates);
+  // Counted: a wave, or 12 heads of keys.
+  CHECK(attile::Sections::counted(6, 1, 132).batch_heads == 22);
+  CHECK(attile::Sections::counted(86, 1, 132).batch_heads == 12);
+  CHECK(attile::Sections::counted(86, 4, 132).batch_heads == 48);
 }
 
 TEST_CASE("each tile of each batch head is somebody's, once") {

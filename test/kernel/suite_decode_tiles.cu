@@ -18,6 +18,8 @@ using Rows128x128 = Own<128, 128, DecodeTuning<8, 1, 2>, SplitKind::kFixed>;
 using Both32x64 = Own<32, 64, DecodeTuning<4, 2, 3>, SplitKind::kFill>;
 using Both64x128 = Own<64, 128, DecodeTuning<8, 2, 4>, SplitKind::kNone>;
 using TwoBlocks16x64 = Own<16, 64, DecodeTuning<4, 4, 2, 2>, SplitKind::kFill>;
+using OneQ64x64 = Own<64, 64, DecodeTuning<4, 1, 2, 2, Products::k3xTf32, 1>, SplitKind::kFill>;
+using OneQ32x64 = Own<32, 64, DecodeTuning<4, 2, 2, 2, Products::k3xTf32, 1>, SplitKind::kFixed>;
 using D40 = Own<32, 64, DecodeTuning<4, 2, 2>, SplitKind::kFill, Dims<40>>;
 using D72 = Own<32, 32, DecodeTuning<2, 1, 2>, SplitKind::kFixed, Dims<72>>;
 using D80 = Own<16, 64, DecodeTuning<4, 4, 2>, SplitKind::kFill, Dims<80>>;
@@ -45,6 +47,10 @@ const bool kRegistered = [] {
   suite.forward<__nv_bfloat16>("both64x128", Both64x128{}, in_full(policies<kWindow> + kCaches));
   suite.forward<__half>("two_blocks16x64", TwoBlocks16x64{},
                         in_full(policies<kNone, kDropout> + kCaches));
+  suite.forward<__nv_bfloat16>("one_q64x64", OneQ64x64{},
+                               in_full(policies<kCausal, kSink> + kCaches));
+  suite.forward<__half>("one_q32x64", OneQ32x64{},
+                        in_full(policies<kNone, kPackedCausal> + kForwardOnlyPolicies));
   suite.forward<__half>("d40", D40{}, in_full(policies<kCausal, kPackedCausal>));
   suite.forward<__half>("d72", D72{}, in_full(policies<kNone>));
   suite.forward<__nv_bfloat16>("d80", D80{}, in_full(policies<kNone>));

@@ -26,13 +26,20 @@ template <int Br, int Bc, class Tuning, SplitKind kSplits, class Dim = Dims<64>>
 using Decode = DecodeExecutor<Dim, DecodeTiles<Br, Bc, Tuning>, kSplits>;
 
 // A warp in each of two key groups; two warps in each, which share rows or keys; a warpgroup; one
-// block of one warp with one stage.
+// block of one warp with one stage; states merged in the memory of Q, by one group and by two.
 using Groups = Decode<16, 32, DecodeTuning<2, 2, 3>, SplitKind::kFill>;
 using Rows = Decode<32, 64, DecodeTuning<4, 2, 2>, SplitKind::kNone>;
 using RowsFill = Decode<64, 64, DecodeTuning<4, 1, 2>, SplitKind::kFill>;
 using Warpgroup = Decode<64, 64, DecodeTuning<4, 1, 2>, SplitKind::kFixed, Dims<80, 40>>;
 using Fixed = Decode<32, 32, DecodeTuning<2, 1, 2>, SplitKind::kFixed>;
 using One = Decode<16, 16, DecodeTuning<1, 1, 1>, SplitKind::kNone>;
+template <int KeyGroups, int Stages, int QStages = 1, bool kPairs = false>
+using OneQ =
+    DecodeTuning<4, KeyGroups, Stages, 2, attile::sm80::Products::k3xTf32, QStages, kPairs>;
+using OneQFill = Decode<64, 64, OneQ<1, 2>, SplitKind::kFill>;
+using OneQFixed = Decode<32, 64, OneQ<2, 3>, SplitKind::kFixed>;
+using PairsFill = Decode<32, 128, OneQ<2, 2, 1, true>, SplitKind::kFill>;
+using PairsFixed = Decode<32, 64, OneQ<2, 2, 2, true>, SplitKind::kFixed, Dims<64, 96>>;
 using Wide = Decode<32, 64, DecodeTuning<4, 2, 2>, SplitKind::kFill, Dims<256, 256, 64>>;
 using E4m3 = __nv_fp8_e4m3;
 using E5m2 = __nv_fp8_e5m2;
@@ -161,6 +168,11 @@ const bool kRegistered = [] {
       "fixed", simulated<Fixed>(),
       policies<kWindow, kPackedCausal, kKeyPadding, kSinkEverything, kPagedWindow, kEarlierPaged>);
   suite.forward<__half>("one", simulated<One>(), policies<kNone>);
+  suite.forward<__nv_bfloat16>(
+      "one_q_fill", simulated<OneQFill>(),
+      policies<kCausal, kPackedCausal, kOwnLengths, kPagedWindow, kEarlierPaged>);
+  suite.forward<__half>("one_q_fixed", simulated<OneQFixed>(),
+                        policies<kWindow, kPackedCausal, kSinkEverything, kEarlierEverything>);
   suite.forward<__nv_bfloat16>("warpgroup", simulated<Warpgroup>(),
                                policies<kCausal, kPagedWindow>);
   suite.forward<__half>("d256", simulated<Wide>(kWideCost), policies<kCausal>);
@@ -168,6 +180,13 @@ const bool kRegistered = [] {
                         policies<kPagedPackedEverything, kCachedPackedAlibi, kEarlierPaged>);
   suite.forward<__nv_bfloat16>("fp8.groups", simulated<Fp8Cache<Groups, E4m3, E4m3>>(),
                                policies<kPagedWindow, kCausal>);
+  suite.forward<__nv_bfloat16>("fp8.one_q_fill", simulated<Fp8Cache<OneQFill, E4m3, E4m3>>(),
+                               policies<kPagedPackedEverything, kCausal>);
+  suite.forward<__nv_bfloat16>(
+      "fp8.pairs_fill", simulated<Fp8Cache<PairsFill, E4m3, E4m3>>(),
+      policies<kCausal, kPagedPackedEverything, kEarlierPaged, kOwnLengths>);
+  suite.forward<__half>("fp8.pairs_fixed", simulated<Fp8Cache<PairsFixed, E5m2, E4m3>>(),
+                        policies<kPagedWindow, kPackedCausal, kSinkEverything>);
   suite.forward<__half>("fp8.fixed", simulated<Fp8Cache<Fixed, E5m2, E4m3>>(),
                         policies<kCachedCausal, kSinkEverything>);
   suite.forward<__nv_bfloat16>("fp8.d256", simulated<Fp8Cache<Wide, E5m2, E4m3>>(kWideCost),

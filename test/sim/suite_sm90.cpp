@@ -229,6 +229,44 @@ std::vector<float> beside_neighbour(float size, const S& mod = {}) {
   return bits;
 }
 
+/// Under a causal mask a call that counts its work tiles, of which there are enough, has the bits
+/// of one that has no scratch memory to count in.
+void check_counted_causal() {
+  using Traits = attile::ForwardTraits<192, 32, 64, __half, attile::Causal, attile::NoScoreMod,
+                                       attile::NoDropout, 64, Tuning<3, false, true, 0, true>>;
+  constexpr int kRows = 450, kHeads = 12, kKvHeads = 4;
+  const auto numbers = [](int heads, unsigned seed) {
+    return example::normal<__half>(static_cast<std::size_t>(kRows) * heads * 64, seed);
+  };
+  const example::DeviceArray<__half> q(numbers(kHeads, 1)), k(numbers(kKvHeads, 2)),
+      v(numbers(kKvHeads, 3));
+  const example::DeviceArray<char> workspace(16);
+  const auto results = [&](bool counts) {
+    const example::DeviceArray<__half> o{std::vector<__half>(q.size())};
+    const example::DeviceArray<float> lse{std::vector<float>(kRows * kHeads)};
+    typename Traits::Args args;
+    args.q = attile::bshd<const __half>(q.get(), {.rows = kRows, .heads = kHeads, .dim = 64});
+    args.k = attile::bshd<const __half>(k.get(), {.rows = kRows, .heads = kKvHeads, .dim = 64});
+    args.v = attile::bshd<const __half>(v.get(), {.rows = kRows, .heads = kKvHeads, .dim = 64});
+    args.o = attile::bshd(o.get(), {.rows = kRows, .heads = kHeads, .dim = 64});
+    args.lse = lse.get();
+    args.batch = 1, args.q_heads = kHeads, args.kv_heads = kKvHeads;
+    args.q_len = args.kv_len = kRows;
+    if (counts) {
+      attile::sm90::TmaForwardParams<Traits> params(args);
+      REQUIRE(params.use(workspace.get()) > 0);
+      REQUIRE(attile::forward<Traits>(workspace.get(), workspace.size(), args) == cudaSuccess);
+    } else {
+      REQUIRE(attile::forward<Traits>(args) == cudaSuccess);
+    }
+    std::vector<float> bits = lse.download();
+    for (const __half x : o.download()) bits.push_back(attile::to_float(x));
+    return bits;
+  };
+  CHECK(results(true) == results(false));
+  CHECK(machine_reports() == "");
+}
+
 /// Pages are refused that no box of rows fits into, and keys that begin in the middle of one, where
 /// the caller names the family; the one call takes another family.
 void check_pages_that_are_refused() {
@@ -398,6 +436,7 @@ const bool kRegistered = [] {
     check_packed_bits<Both>(300, 400, 4, 2);
     CHECK(machine_reports() == "");
   });
+  suite.test("causal", "forward", "counted", check_counted_causal);
   suite.test("earlier", "forward", "parts_are_the_whole", [] {
     const auto run = on_device([]<class Args>(const Args& args) {
       return attile::forward<attile::sm90::DefaultForwardTraits<Args, 32>>(args);

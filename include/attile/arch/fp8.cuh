@@ -43,16 +43,23 @@ ATTILE_DEVICE std::uint32_t narrow(float x0, float x1, float x2, float x3) {
 namespace detail {
 
 /// Returns a word of four elements of e4m3 with each one's sign replaced by whether it is NaN.
+/// kOneSum  beside a NaN others may become NaN. That saves an instruction.
+template <bool kOneSum>
 ATTILE_DEVICE std::uint32_t e4m3_nan_for_sign(std::uint32_t word) {
-  const std::uint32_t next = (word & 0x7F7F7F7Fu) + 0x01010101u;  // 0x80 of 0x7F, which is NaN
-  std::uint32_t result;  // the first bit of each byte of `next`, the others of `word`
-  asm("lop3.b32 %0, %1, %2, 0x80808080, 0xD8;" : "=r"(result) : "r"(word), "r"(next));
-  return result;
+  if constexpr (kOneSum) {
+    // The sum changes the first bit of a NaN's byte alone, but for the carry of 0xFF, which is NaN.
+    return word ^ ((word + 0x01010101u) & 0x80808080u);
+  } else {
+    const std::uint32_t next = (word & 0x7F7F7F7Fu) + 0x01010101u;  // 0x80 of 0x7F, which is NaN
+    std::uint32_t result;  // the first bit of each byte of `next`, the others of `word`
+    asm("lop3.b32 %0, %1, %2, 0x80808080, 0xD8;" : "=r"(result) : "r"(word), "r"(next));
+    return result;
+  }
 }
 
 /// Returns elements kFirst and kSecond of a word of fp8, as fp16; exactly. NaN stays NaN.
-/// kInUnit  they are in fp8_unit.
-template <class F, int kFirst, int kSecond, bool kInUnit>
+/// kInUnit  they are in fp8_unit.  kOneSum  see e4m3_nan_for_sign.
+template <class F, int kFirst, int kSecond, bool kInUnit, bool kOneSum>
 ATTILE_DEVICE __half2 widen_by_integers(std::uint32_t word) {
   __half2 pair;
   if constexpr (std::is_same_v<F, __nv_fp8_e4m3>) {
@@ -65,7 +72,7 @@ ATTILE_DEVICE __half2 widen_by_integers(std::uint32_t word) {
     std::uint32_t bits;
     asm("prmt.b32 %0, %1, %2, %3;"
         : "=r"(bits)
-        : "r"(e4m3_nan_for_sign(word)), "r"(word), "n"(kSelector));
+        : "r"(e4m3_nan_for_sign<kOneSum>(word)), "r"(word), "n"(kSelector));
     bits = bits << 7 & 0xFF80FF80u;
     std::memcpy(&pair, &bits, sizeof pair);
     return kInUnit ? pair : __hmul2(pair, __float2half2_rn(256.0f));
@@ -92,7 +99,7 @@ ATTILE_DEVICE __half2 widen_to_half(std::uint32_t word) {
   }
 #endif
   constexpr int kFirst = kApart ? kHalf : 2 * kHalf;
-  return widen_by_integers<F, kFirst, kFirst + (kApart ? 2 : 1), kInUnit>(word);
+  return widen_by_integers<F, kFirst, kFirst + (kApart ? 2 : 1), kInUnit, !kApart>(word);
 }
 
 /// Returns two elements of fp16 as T, in a word.
@@ -124,6 +131,7 @@ ATTILE_DEVICE constexpr float fp8_unit() {
 /// Converts four elements of fp8 to T, fp16 or bf16: those of bytes 0 and 1 of the word to `low`,
 /// those of bytes 2 and 3 to `high`, or with kApart those of bytes 0 and 2, and of 1 and 3; the
 /// first one in the lower half. It is exact; NaN stays NaN. With kInUnit they are in fp8_unit.
+/// Without kApart the four are meant for the same sums: if one is NaN, another may become NaN too.
 template <class F, class T, bool kApart = false, bool kInUnit = false>
 ATTILE_DEVICE void widen(std::uint32_t word, std::uint32_t& low, std::uint32_t& high) {
   low = detail::word_of_pair<T>(detail::widen_to_half<F, 0, kApart, kInUnit>(word));

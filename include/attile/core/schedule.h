@@ -241,7 +241,7 @@ struct Sections {
     // The items of so many batch heads fill pairs of waves: even if distributed forwards, then
     // backwards.
     const int whole = max(min(2 * blocks / std::gcd(2 * blocks, q_tiles), batch_heads), 1);
-    if (2 * whole * batch_head_bytes > 3 * kL2Bytes) {
+    if (whole * batch_head_bytes > kL2Bytes) {
       // Fewer batch heads, whose items nearly fill one or two waves: even if every second section
       // runs in reverse order.
       for (int waves = 2; waves > 0; --waves) {
@@ -254,6 +254,14 @@ struct Sections {
     const auto fit = static_cast<int>(
         min<std::int64_t>(kL2Bytes / max<std::int64_t>(batch_head_bytes, 1), batch_heads));
     return {max(fit / whole, 1) * whole, false};
+  }
+
+  /// Returns sections for blocks that take the next item when they are free: of as few batch heads
+  /// as fill a wave, because those behind the first ones find K and V in L2, but not so few that
+  /// all blocks read the same K and V at once. `sharing`: batch heads that read the same ones.
+  static constexpr Sections counted(int q_tiles, int sharing, int blocks) {
+    constexpr int kReadAtOnce = 12;
+    return {max(ceil_div(blocks, max(q_tiles, 1)), kReadAtOnce * sharing), false};
   }
 };
 

@@ -37,8 +37,10 @@ struct FactorOfP {
     const float base = m * scale_log2;
     return kLog2 > 0 && -0x1p21f < base && base < 0x1p21f;
   }
-  ATTILE_HOST_DEVICE static float of(bool applies) {
-    return applies ? static_cast<float>(1 << kLog2) : 1.0f;
+  /// Returns what sums of P are multiplied by where the factor begins or ends to apply.
+  ATTILE_HOST_DEVICE static float change(bool applied, bool applies) {
+    constexpr float kFactor = static_cast<float>(1 << kLog2);
+    return applied == applies ? 1.0f : applies ? kFactor : 1.0f / kFactor;
   }
 };
 

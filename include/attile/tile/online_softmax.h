@@ -95,25 +95,18 @@ struct OnlineSoftmax {
   /// and O, have the factor of FactorOfP, which `remove_factor` takes off. Scope    a whole warp.
   template <class Factor = FactorOfP<0>, class Scores, class Output>
   ATTILE_DEVICE void step_exactly(Scores& scores, Output& output, float scale_log2) {
-    Array<bool, kRows> had_factor;
+    step_to_maxima<Factor>(scores, scores, output, scale_log2);
+  }
+  /// The same where each warp of a row holds some columns of the scores and of the output.
+  /// Scope    all threads of the warps of a row.
+  template <class Factor, class Scores, class Output, class RowWarps>
+  ATTILE_DEVICE void step_exactly(Scores& scores, Output& output, float scale_log2,
+                                  const RowWarps& row_warps) {
+    Maxima maxima;
     ATTILE_UNROLL
-    for (int r = 0; r < kRows; ++r) had_factor[r] = Factor::applies(m[r], scale_log2);
-    Rescaling rescaling = update_max(scores, scale_log2, true);
-    if constexpr (Factor::kLog2 > 0) {
-      ATTILE_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        const float change =
-            Factor::of(Factor::applies(m[r], scale_log2)) / Factor::of(had_factor[r]);
-        rescaling.factor[r] *= change;
-        l[r] *= change;
-      }
-    }
-    bool rises = false;
-    ATTILE_UNROLL
-    for (int r = 0; r < kRows; ++r) rises |= rescaling.factor[r] != 1.0f;
-    rescaling.needed = Scores::any_lane(rises);
-    rescaling.apply(output);
-    exponentiate<Factor>(scores, scale_log2);
+    for (int r = 0; r < kRows; ++r) maxima.x[r] = scores.row_max(r);
+    row_warps.combine_rows(maxima.x, [](float x, float y) { return arch::fmax(x, y); });
+    step_to_maxima<Factor>(maxima, scores, output, scale_log2);
   }
 
   /// Processes a tile as the first `step` where each warp of a row holds some columns of the scores
@@ -259,7 +252,7 @@ struct OnlineSoftmax {
   ATTILE_HOST_DEVICE void remove_factor(Output& output, float scale_log2) {
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      const float inverse = 1.0f / Factor::of(Factor::applies(m[r], scale_log2));
+      const float inverse = Factor::change(Factor::applies(m[r], scale_log2), false);
       l[r] *= inverse;
       output.scale_row(r, inverse);
     }
@@ -344,6 +337,28 @@ struct OnlineSoftmax {
   }
 
  private:
+  /// Does a step, exactly, with the maxima of the scores that `maxima` has.
+  template <class Factor, class Maxima, class Scores, class Output>
+  ATTILE_DEVICE void step_to_maxima(const Maxima& maxima, Scores& scores, Output& output,
+                                    float scale_log2) {
+    const OnlineSoftmax before = *this;
+    Rescaling rescaling = update_max(maxima, scale_log2, true);
+    bool rises = false;
+    ATTILE_UNROLL
+    for (int r = 0; r < kRows; ++r) rises |= rescaling.factor[r] != 1.0f;
+    rescaling.needed = Scores::any_lane(rises);
+    if (Factor::kLog2 > 0 && rescaling.needed) {  // m that stays has the factor that it had
+      ATTILE_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const float change = Factor::change(Factor::applies(before.m[r], scale_log2),
+                                            Factor::applies(m[r], scale_log2));
+        rescaling.factor[r] *= change;
+        l[r] *= change;
+      }
+    }
+    rescaling.apply(output);
+    exponentiate<Factor>(scores, scale_log2);
+  }
   /// Raises m of a row to `candidate`, if it is smaller.
   ATTILE_HOST_DEVICE void update_row(Rescaling& rescaling, int r, float candidate,
                                      float scale_log2) {

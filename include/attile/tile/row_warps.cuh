@@ -30,6 +30,8 @@ class RowWarps {
   static constexpr bool kOneWarp = kWarpsN == 1;
   /// The shared memory that the block needs for the exchange. Units: bytes.
   static constexpr std::size_t kBytes = kOneWarp ? 0 : kBlockThreads * kRows * sizeof(float);
+  /// The shared memory for combine_rows alone. Units: bytes.
+  static constexpr std::size_t kRowBytes = kBytes / 4;
 
   /// Uses `shared`: kBytes for all warps of the block, aligned to 4 bytes.
   ATTILE_DEVICE explicit RowWarps(unsigned char* shared)
@@ -71,6 +73,26 @@ class RowWarps {
       for (int w = 1; w < kWarpsN; ++w) {
         x[r] = op(x[r], of_row[r * kBlockThreads + w * arch::kWarpSize]);
       }
+    }
+  }
+
+  /// Does the same with values that the four lanes of a row share.
+  template <class Op>
+  ATTILE_DEVICE void combine_rows(Array<float, kRows>& x, const Op& op) const {
+    const int thread = arch::thread_index(), lane = thread % arch::kWarpSize;
+    constexpr int kLanes = arch::kWarpSize / 4, kWarpFloats = kRows * kLanes;
+    float* const mine = room_ + thread / arch::kWarpSize * kWarpFloats + lane / 4;
+    ATTILE_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      if (lane % 4 == 0) mine[r * kLanes] = x[r];
+    }
+    barrier();  // the values below could be read before the other warps have written them
+    const float* const of_row = room_ + thread / kThreads * kWarpsN * kWarpFloats + lane / 4;
+    ATTILE_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      x[r] = of_row[r * kLanes];
+      ATTILE_UNROLL
+      for (int w = 1; w < kWarpsN; ++w) x[r] = op(x[r], of_row[w * kWarpFloats + r * kLanes]);
     }
   }
 

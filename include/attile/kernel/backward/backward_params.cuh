@@ -10,6 +10,7 @@
 #include <attile/core/work_tile.h>
 #include <attile/kernel/backward/dq_mode.h>
 #include <attile/kernel/backward/kv_head_schedule.h>
+#include <attile/kernel/backward/log2_lse.cuh>
 #include <attile/kernel/problem/problem.cuh>
 #include <attile/tile/copy.cuh>
 
@@ -80,7 +81,7 @@ struct BackwardParams : Problem<Traits>,
   tile::TensorParam<T> dq, dk, dv;
   RowTensor<const float> l;  ///< null, or the l of FlashAttention-1: LSE = m + ln(l), m is `lse`
   RowTensor<const float> dlse;
-  float* row_lse = nullptr;        ///< LSE of each scratch row; +inf where P must be 0
+  float* row_lse = nullptr;        ///< LSE of each scratch row (kLog2Lse); +inf where P must be 0
   float* delta = nullptr;          ///< rowsum(dO * O) - dLSE of each; 0 past the sequence's rows
   float* dq_accum = nullptr;       ///< the fp32 sum: kDqCols per scratch row; null with kTwoPass
   int* dq_semaphores = nullptr;    ///< kInOrder: see DqOrder and `begun_counter`
@@ -89,6 +90,7 @@ struct BackwardParams : Problem<Traits>,
   int q_tiles, kv_tiles;           ///< the tiles of q_len rows, and of kv_len keys
   HeadRounds rounds;               ///< the rounds of kv heads: see kv_block_of
   float half_inverse_scale;        ///< 0.5 / scale: converts an LSE to half of it in raw scores
+  Log2Lse log2_lse;                ///< with kLog2Lse
   int ascending_from;              ///< kAlternatesFrom: the first kv block of heads that ascend
 
   /// Takes arguments that passed `check_arguments`; `complete` does the rest. Without a workspace
@@ -337,7 +339,8 @@ BackwardParams<Traits>::BackwardParams(const typename Traits::Args& args, void* 
       dlse(per_row(args, args.dlse)),
       q_tiles(ceil_div(args.q_len, Traits::kBr)),
       kv_tiles(ceil_div(args.kv_len, Traits::kBc)),
-      half_inverse_scale(0.5f / this->scale) {
+      half_inverse_scale(0.5f / this->scale),
+      log2_lse(this->scale) {
   const int descending = this->batch * descending_heads<Traits>(this->kv_heads, this->group_heads);
   ascending_from = descending * kv_tiles;
   const std::int64_t heads = std::int64_t{this->batch} * this->kv_heads;

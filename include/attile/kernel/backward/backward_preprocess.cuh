@@ -260,7 +260,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
     if constexpr (Traits::SinkType::kEnabled) store_sink_part(p, tile, first, sink, row_lse, delta);
     if (thread % kWarp >= rows) continue;
     const std::int64_t at = p.scratch_row(tile) + first + thread % kWarp;
-    p.row_lse[at] = row_lse;
+    p.row_lse[at] = Traits::kLog2Lse ? p.log2_lse.of(row_lse) : row_lse;
     p.delta[at] = delta;
   }
 }

@@ -25,8 +25,8 @@ struct ForwardParams : Problem<Traits> {
       : Problem<Traits>(args), q_tiles(ceil_div(args.q_len, Traits::kBr)) {}
 
   /// Returns the bytes of scratch memory of a call. None is needed, but a persistent kernel with
-  /// sequences of their own lengths, or a mask with kUnevenRows, takes it for a counter, by which
-  /// blocks share the work evenly.
+  /// sequences of their own lengths, or with a mask under which that pays, takes it for a counter,
+  /// by which blocks share the work evenly.
   static std::size_t workspace_bytes(const typename Traits::Args&) { return 16; }
   /// Takes the scratch memory of a call. Returns how many bytes of it the kernel wants to be 0.
   std::size_t use(void*) { return 0; }

@@ -50,6 +50,8 @@ struct KernelTraits {
   static constexpr bool kSplits = false;
   /// Whether a forward kernel awaits the kernel before it itself, and is launched beside its end.
   static constexpr bool kAwaitsDependencies = false;
+  /// Whether the steps of a backward pass get LSE in log2 units (Log2Lse).
+  static constexpr bool kLog2Lse = false;
   /// Whether a backward pass of few uneven blocks begins with the longest (`heads_in_flight`).
   static constexpr bool kHeadsInFlight = true;
   /// The least number of query heads of a kv head with which half of the kv heads of an ordered

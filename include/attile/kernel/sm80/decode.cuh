@@ -47,6 +47,10 @@
 // that have the same rows are merged, and become O and LSE, or the state of the part; between these
 // no group waits for another one.
 //
+// With Traits::kPairs, for fp8 on devices that cannot convert it, the two warps of a group share its
+// 32 rows instead: each makes S of half of its keys, and O of half of the columns, so that a key is
+// converted once. They tell each other the maxima, and P, through shared memory.
+//
 // Four warps of one group that divide 64 rows are a warpgroup: in code for 90a it multiplies these
 // rows by wgmma, which reads K and V from shared memory once for all of them (kByWarpgroup).
 //
@@ -54,7 +58,8 @@
 // reads one, with the next tiles of the part and of the part after it, so that a block whose part
 // ends has the next one's first tiles in flight: those of one further part at most. The copies of a
 // tile of K and V are one commit group of cp.async; with the first tile of a part come the block's
-// rows of Q, for which there are two stages. K and V in fp8 lie in their stages as they are in
+// rows of Q, for which there are two stages; or there is one, which Traits::kMergesInQ, and the rows
+// of a part after the block's first one come when the part before is written. K and V in fp8 lie in their stages as they are in
 // device memory, and become fp16 when a warp loads the pieces of a product (mma_operands.cuh), and
 // queries in bf16 once for each part (Traits::kScalesQueries).
 //
@@ -63,9 +68,12 @@
 //     of the group read it; all of them have read it before the next one replaces it
 //   fence_async_proxy, in compute_part: what a thread has copied of K, V and Q is there before
 //     wgmma reads it
+//   of a pair, in compute_tile: both have written their maxima, and then P, before they are read;
+//     what is at the end of a tile is before they are written again
 //   of the block, in compute_part: Q and the first tile have arrived before others read them; and
 //     where Q becomes fp16 a second one: Q in fp16 has been written before others read it
-//   of the block, in merge_warps: states are written before others read them; they are read before
+//   of the block, in merge_warps: Q and P have been read before states replace them, and the sums of
+//     a pair likewise; states are written before others read them; they are read before
 //     the next columns' or the next part's are written, the last reads of Q are done before its
 //     stage is filled again, and a part is written before a ticket says so
 //   15 (any_thread), in SplitSchedule, with more sequences than a warp has lanes: the warps' sums
@@ -115,6 +123,14 @@ class TileLoads {
     part = part_;
     is_begun_ = true;
     q_ = q_stage();
+    if constexpr (Traits::kQStages == 1) {
+      // The first part's Q comes with its first tile.
+      awaits_q_ = number_ > 0 && part.at.kv_tiles.first < part.at.kv_tiles.last;
+      if (awaits_q_) {
+        load_q(q_);
+        arch::async_copy_commit();
+      }
+    }
     return true;
   }
   /// Sets what of a part its loads do not need (SplitSchedule::complete).
@@ -132,8 +148,10 @@ class TileLoads {
   /// flight is no constant then. That is so in the last tiles of a block, and where parts have
   /// fewer tiles than there are stages. Barriers one after, before copies of other threads are
   /// read.
-  ATTILE_DEVICE void await_tile() const {
-    if (loaded_ - used_ == kStages) {
+  ATTILE_DEVICE void await_tile() {
+    const bool awaits_all = Traits::kQStages == 1 && awaits_q_;
+    awaits_q_ = false;
+    if (loaded_ - used_ == kStages && !awaits_all) {
       arch::async_copy_wait<kStages - 1>();
     } else {
       arch::async_copy_wait<0>();
@@ -176,7 +194,9 @@ class TileLoads {
     const typename Traits::VTile v_smem{stage(loaded_) + Traits::KTile::kBytes};
     tile::load_async<Traits::kGroupThreads>(k_smem, p_.k_of(part_.at), v_smem, p_.v_of(part_.at),
                                             key, thread);
-    if (tile_ == part_.at.kv_tiles.first) load_q(q_stage());
+    if (tile_ == part_.at.kv_tiles.first && (Traits::kQStages > 1 || number_ == 0)) {
+      load_q(q_stage());
+    }
     arch::async_copy_commit();
     ++loaded_;
   }
@@ -192,7 +212,8 @@ class TileLoads {
       return p_.q.tensor.row(origin.batch, part_.at.head + head, std::int64_t{origin.row} + row);
     };
     // A part without rows, of a warm-up pass, leaves this memory to the schedule.
-    const bool is_whole = kByWarpgroup<Traits> && part_.rows > 0 && !divides_keys(p_, part_);
+    const bool is_whole = (kByWarpgroup<Traits> || Traits::kPairs) && part_.rows > 0 &&
+                          !divides_keys(p_, part_);
     const int units =
         (is_whole ? Traits::kBr : round_up(part_.rows, Traits::kWarpRows)) * Layout::kUnits;
     for (int i = arch::thread_index(); i < units; i += Traits::kThreads) {
@@ -214,7 +235,7 @@ class TileLoads {
     return {shared_ + number_ % Traits::kQStages * Traits::QTile::kBytes};
   }
   ATTILE_DEVICE unsigned char* stage(int number) const {
-    return shared_ + Traits::kQStages * Traits::QTile::kBytes + group() * Traits::kGroupBytes +
+    return shared_ + Traits::kQBytes + group() * Traits::kGroupBytes +
            number % kStages * Traits::kStageBytes;
   }
 
@@ -224,6 +245,7 @@ class TileLoads {
   SplitPart part_{};            // the part whose tiles are loaded
   bool has_part_ = false;       // whether there is one
   bool is_begun_ = false;       // whether it is also the one that is computed
+  bool awaits_q_ = false;       // whether Q of the one that is computed was loaded after its tiles
   int number_ = -1;             // of that part among the block's
   int tile_ = 0;                // of that part: the next one to load
   typename Traits::QTile q_{};  // of the part that is computed
@@ -234,10 +256,10 @@ class TileLoads {
 /// 2307.08691, Algorithm 1; the lines named are its) over each state's keys.
 template <class Share, class Traits>
 ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& part,
-                                const TileLoads<Traits>& loads, int tile, const float* factors,
-                                float scale, float scale_log2,
+                                const TileLoads<Traits>& loads, int tile, unsigned char* shared,
+                                const float* factors, float scale, float scale_log2,
                                 typename Traits::OutputRegisters& o_frag,
-                                tile::OnlineSoftmax<Traits::OutputRegisters::kRegRows>& softmax) {
+                                WarpSoftmax<Traits>& softmax) {
   using T = typename Traits::Product;
   using Scores = typename Share::Scores;
   constexpr bool kTogether = kByWarpgroup<Traits> && !Share::kDivides;
@@ -265,15 +287,32 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
   } else {
     tile::modify_and_mask<true>(s_frag, coord, p.policies, scale, tile::MathOf<T>());
   }
-  softmax.template step_exactly<typename Traits::Factor>(s_frag, o_frag, scale_log2);  // line 9
-  if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, p.sampler());
-  const tile::RegisterLeft<T, Scores> p_left(s_frag);
-  if constexpr (kTogether) {  // line 10
-    tile::start_product(o_frag, p_left, loads.v());
-    tile::wait_product<0>(o_frag);
+  using Factor = typename Traits::Factor;
+  if constexpr (Share::kInPairs) {
+    const typename Traits::PairWarps pair(shared + Traits::kStatesOffset);
+    const typename Traits::PTile p_smem{shared + Traits::kPOffset};
+    PairState<Traits> state;
+    state.take(o_frag, softmax);
+    state.softmax.template step_exactly<Factor>(s_frag, state.o, scale_log2, pair);  // line 9
+    if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, p.sampler());
+    tile::stage(p_smem, s_frag);
+    pair.barrier();  // both have written P before either of them reads it
+    const tile::SharedLeft p_left(p_smem, Traits::PairOutputs::warp_row());
+    const auto v_right =
+        tile::in_unit(tile::SharedRight(loads.v(), Traits::PairOutputs::warp_col()));
+    tile::multiply<T>(state.o, p_left, v_right);  // line 10
+    state.give(o_frag, softmax);
   } else {
-    const auto v_right = tile::in_unit(tile::SharedRight(loads.v().from_row(Share::first_key())));
-    tile::multiply<T, Traits::kProducts>(o_frag, p_left, v_right);
+    softmax.template step_exactly<Factor>(s_frag, o_frag, scale_log2);  // line 9
+    if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, p.sampler());
+    const tile::RegisterLeft<T, Scores> p_left(s_frag);
+    if constexpr (kTogether) {  // line 10
+      tile::start_product(o_frag, p_left, loads.v());
+      tile::wait_product<0>(o_frag);
+    } else {
+      const auto v_right = tile::in_unit(tile::SharedRight(loads.v().from_row(Share::first_key())));
+      tile::multiply<T, Traits::kProducts>(o_frag, p_left, v_right);
+    }
   }
 }
 
@@ -290,7 +329,7 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
   const TileRange tiles = part.at.kv_tiles;
   const bool divides_keys = sm80::divides_keys(p, part);
   Outputs o_frag;  // line 5
-  tile::OnlineSoftmax<Outputs::kRegRows> softmax;
+  WarpSoftmax<Traits> softmax;
   float* const factors = reinterpret_cast<float*>(shared + Traits::kFactorsOffset);
   o_frag.clear();
   softmax.reset();
@@ -308,7 +347,8 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
       if (kByWarpgroup<Traits> && !divides_keys) arch::fence_async_proxy();  // as below
       arch::barrier();  // Q has arrived before all groups read it, and this tile
       if constexpr (Traits::kScalesQueries) {
-        tile::scale_to_half<Traits::kThreads>(loads.q(), part.rows, factors);
+        const int rows = Traits::kPairs && !divides_keys ? Traits::kBr : part.rows;
+        tile::scale_to_half<Traits::kThreads>(loads.q(), rows, factors);
         arch::barrier();  // Q in fp16, and its factors, are there before they are read
       }
     } else {
@@ -322,13 +362,16 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
       }
     }
     if (divides_keys) {
-      compute_tile<WarpShare<Traits, true>>(p, part, loads, tile, factors, scale, scale_log2,
-                                            o_frag, softmax);
+      compute_tile<WarpShare<Traits, true>>(p, part, loads, tile, shared, factors, scale,
+                                            scale_log2, o_frag, softmax);
     } else if constexpr (Traits::kGroupWarps > 1) {
-      compute_tile<WarpShare<Traits, false>>(p, part, loads, tile, factors, scale, scale_log2,
-                                             o_frag, softmax);
+      compute_tile<WarpShare<Traits, false>>(p, part, loads, tile, shared, factors, scale,
+                                             scale_log2, o_frag, softmax);
     }
     loads.release_tile();
+  }
+  if constexpr (Traits::kPairs) {
+    if (!divides_keys) part_pairs<Traits>(o_frag, softmax, shared);
   }
   if constexpr (Traits::kScalesQueries) {
     softmax.template remove_factor<typename Traits::Factor>(o_frag, scale_log2);

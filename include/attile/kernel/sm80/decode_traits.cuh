@@ -12,6 +12,7 @@
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/panel_tile.cuh>
+#include <attile/tile/row_warps.cuh>
 
 #include <concepts>
 #include <cstddef>
@@ -92,6 +93,19 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// With it P is below 2^15, and so in the range of fp16, even where m * scale_log2 is rounded.
   using Factor = tile::FactorOfP<kScalesQueries ? 14 : 0>;
   using Product = std::conditional_t<kScalesQueries, __half, T>;  ///< of the products' operands
+  /// Whether two warps share 32 rows in parts whose keys are not divided: each makes S of half of
+  /// the keys and O of half of the columns, and so converts half of K and V in fp8. P goes through
+  /// shared memory.
+  static constexpr bool kPairs = TuningType::kPairs;
+  static_assert(!kPairs || (kGroupWarps == 2 && Fp8<K> && Fp8<V>),
+                "attile::sm80::DecodeTraits: pairs are the two warps of a key group, and for K and "
+                "V in fp8");
+  static constexpr int kPairWarps = kPairs ? 2 : 1;
+  using PairScores = tile::MmaTile<kWarps * kWarpRows, kGroupKeys, kWarps, kPairWarps>;
+  using PairOutputs =
+      tile::MmaTile<kWarps * kWarpRows, kVColumns, kWarps, kPairWarps, tile::kLaneColumnsOf<V>>;
+  using PairWarps = tile::RowWarps<kWarps, kPairWarps, PairOutputs::kRegRows>;
+  using PTile = tile::PanelTile<kWarps * kWarpRows, kGroupKeys, Product>;
   using QTile = tile::PanelTile<Br, kQkColumns, T>;
   using ScaledQTile = tile::PanelTile<Br, kQkColumns, Product>;  ///< in the place of a QTile
   using KTile = tile::PanelTile<kGroupKeys, kQkColumns, K>;
@@ -102,7 +116,13 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
                                        std::same_as<T, K> && std::same_as<T, V>;
 
   static constexpr int kMergeColumns = merge_columns(kVColumns, kWarps);
-  static constexpr int kMergeFloats = kWarps * kWarpRows * merge_pitch(kMergeColumns);
+  static constexpr int kQStages = TuningType::kQStages;
+  /// Whether states are merged in the memory of Q. They are in that of P of pairs.
+  static constexpr bool kMergesInQ = kQStages == 1;
+  static constexpr std::size_t kPBytes = kPairs ? PTile::kBytes : 0;
+  static constexpr std::size_t kMergedBytes = kPBytes + (kMergesInQ ? QTile::kBytes : 0);
+  static constexpr int kMergeFloats = max(kWarps * kWarpRows * merge_pitch(kMergeColumns),
+                                          static_cast<int>(kMergedBytes / sizeof(float)));
   static constexpr int kStatesAtOnce = min(kWarps, 4);  ///< merge_states
   /// Returns how many columns of O are merged at once, a multiple of kMergeColumns, where all
   /// states together have so many rows.
@@ -112,17 +132,21 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   }
 
   // Shared memory is laid out in this order.
-  static constexpr int kQStages = 2;  // of the part, and of the next one
+  static constexpr std::size_t kMergeBytes = sizeof(float) * kMergeFloats;
+  static constexpr std::size_t kQBytes =
+      kMergesInQ ? round_up(kMergeBytes, std::size_t{1024}) : kQStages * QTile::kBytes;
   static constexpr std::size_t kStageBytes = KTile::kBytes + VTile::kBytes;  // of a group
   static constexpr std::size_t kGroupBytes = kStages * kStageBytes;
-  static constexpr std::size_t kStatesOffset = kQStages * QTile::kBytes + kKeyGroups * kGroupBytes;
+  static constexpr std::size_t kStatesOffset = kQBytes + kKeyGroups * kGroupBytes;
   /// Of a state's row: m, l, and where there are earlier keys their LSE.
   static constexpr int kStateFloats = kIsEarlierKeys<typename P::SinkType> ? 3 : 2;
   static constexpr std::size_t kFactorsOffset =
       kStatesOffset + kStateFloats * kWarps * kWarpRows * sizeof(float);
-  static constexpr std::size_t kMergeOffset =
+  static constexpr std::size_t kFactorsEnd =
       kFactorsOffset + (kScalesQueries ? Br * sizeof(float) : 0);
-  static constexpr std::size_t kSharedBytes = kMergeOffset + sizeof(float) * kMergeFloats;
+  static constexpr std::size_t kMergeOffset = kMergesInQ ? 0 : kFactorsEnd;
+  static constexpr std::size_t kPOffset = kMergesInQ ? QTile::kBytes : kMergeOffset;
+  static constexpr std::size_t kSharedBytes = kFactorsEnd + (kMergesInQ ? 0 : kMergeBytes);
   static_assert(kSharedBytes <= arch::kMaxSharedBytes,
                 "attile::sm80::DecodeTraits: the stages of K and V, Q and what merges O take more "
                 "than the 232448 bytes of shared memory that a block can have; choose fewer stages "

@@ -79,8 +79,12 @@ constexpr int blocks_of(int tuned, int warps) {
 /// Stages     tiles of K and V of a group in shared memory: all but one are in flight.
 /// ResidentBlocks  blocks of a multiprocessor that the compiler leaves registers for.
 /// Fp32Products    how fp32 is multiplied.
+/// QStages    2: rows of Q are loaded while the part before is computed. 1: after it, into memory
+///            that also merges states, which may leave room for another block.
+/// Pairs      whether the two warps of a group, where they do not divide the keys, share 32 rows
+///            (DecodeTraits::kPairs). For K and V in fp8, where the device cannot convert it.
 template <int Warps = 8, int KeyGroups = Warps, int Stages = 3, int ResidentBlocks = 1,
-          Products Fp32Products = Products::k3xTf32>
+          Products Fp32Products = Products::k3xTf32, int QStages = 2, bool Pairs = false>
 struct DecodeTuning {
   static_assert(Warps >= 1 && Warps <= 32 && KeyGroups >= 1 && Warps % KeyGroups == 0,
                 "attile::sm80::DecodeTuning: up to 32 warps, as many in each key group");
@@ -88,10 +92,13 @@ struct DecodeTuning {
                 "attile::sm80::DecodeTuning: groups of several warps have a named barrier each, of "
                 "which a block has 16, and uses 0 and 15 for all its warps");
   static_assert(Stages >= 1, "attile::sm80::DecodeTuning: at least one stage");
+  static_assert(QStages == 1 || QStages == 2, "attile::sm80::DecodeTuning: 1 or 2 stages of Q");
 
   static constexpr int kWarps = Warps;
   static constexpr int kKeyGroups = KeyGroups;
   static constexpr int kStages = Stages;
+  static constexpr int kQStages = QStages;
+  static constexpr bool kPairs = Pairs;
   static constexpr int kBlocksPerSm = ResidentBlocks;
   static constexpr Products kProducts = Fp32Products;
 

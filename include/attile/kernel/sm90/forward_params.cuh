@@ -36,6 +36,8 @@ struct SchedulerParams {
   int* counter = nullptr;  ///< of the items that blocks have taken; null: by the block's index
   int items = 0;           ///< one for each slot of each query head
   int l2_keys = 0;         ///< keys of one kv head whose K and V take kL2Bytes
+  bool counts = true;      ///< whether the counter is worth it
+  Sections counted{};      ///< the order with the counter, of sequences of one length
 };
 template <>
 struct SchedulerParams<false> {};
@@ -99,6 +101,15 @@ struct TmaForwardParams : ForwardParams<Traits> {
     }
     if constexpr (Traits::SequencesType::kUniform && !kEvenRows<Traits>) {
       sections = sections_of(args);
+      if constexpr (Traits::kHasScheduler && kUnevenRows<typename Traits::MaskType>) {
+        scheduler.counted = sections;
+      } else if constexpr (Traits::kHasScheduler) {
+        // To zero the counter takes 2 us, which is what short calls gain (at D = 128 those of 20
+        // us lost 1 %, and those of 70 gained 2). Units: tiles of rows, with as many keys each.
+        const std::int64_t work = std::int64_t{scheduler.items} * this->q_tiles;
+        scheduler.counts = work >= 32 * blocks(args);
+        scheduler.counted = Sections::counted(this->q_tiles, sharing(), blocks(args));
+      }
     }
     if constexpr (Problem<Traits>::kPaged) {
       pages.box_keys = sm90::box_keys(args, Traits::kBc);
@@ -119,7 +130,9 @@ struct TmaForwardParams : ForwardParams<Traits> {
   /// Takes the scratch memory of a call. Returns how many bytes of it the kernel wants to be 0.
   std::size_t use(void* workspace) {
     if constexpr (Traits::kHasScheduler) {
+      if (!scheduler.counts) return 0;
       scheduler.counter = static_cast<int*>(workspace);
+      sections = scheduler.counted;
       return sizeof *scheduler.counter;
     }
     return 0;
@@ -293,12 +306,17 @@ struct TmaForwardParams : ForwardParams<Traits> {
   /// Returns the order in which blocks take the tiles of batch heads (core/schedule.h).
   Sections sections_of(const typename Traits::Args& args) const {
     const std::int64_t bytes = std::int64_t{args.kv_len} * key_bytes();
-    int sharing = this->group_heads / packing.heads;  // packs that read the same kv head
+    return Sections::of(bytes / sharing(), this->q_tiles, batch_heads, blocks(args));
+  }
+  /// Returns the number of packs that follow each other and read the same kv head.
+  int sharing() const {
     if constexpr (Base::kOrdersHeads) {
-      if (this->head_order.by_head) sharing = 1;  // they do not follow each other
+      if (this->head_order.by_head) return 1;  // they do not follow each other
     }
-    const int blocks = static_cast<int>(forward_block_count<Traits>(args));
-    return Sections::of(bytes / sharing, this->q_tiles, batch_heads, max(blocks, 1));
+    return this->group_heads / packing.heads;
+  }
+  static int blocks(const typename Traits::Args& args) {
+    return max(static_cast<int>(forward_block_count<Traits>(args)), 1);
   }
 };
 
