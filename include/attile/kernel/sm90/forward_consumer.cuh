@@ -289,7 +289,9 @@ class ForwardConsumer {
     constexpr bool kDropsScores = Traits::DropoutType::kEnabled && !Traits::kMasksP;
     if constexpr (kDropsScores) tile::drop(s_frag_, coord(kv_tile), sampler_);
     p_left_ = Probabilities(s_frag_);
-    if constexpr (Traits::kMasksP) tile::drop(p_left_, coord(kv_tile), sampler_);
+    if constexpr (Traits::kMasksP) {
+      drop_in_operand(p_left_, smem_, v_state_.stage, coord(kv_tile), sampler_);
+    }
   }
 
   // The order of consumers, with kOrdersConsumers.
