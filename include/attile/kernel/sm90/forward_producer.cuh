@@ -22,8 +22,8 @@
 // dropout's columns. Each goes through the block's work tiles by itself; with kHasScheduler, which
 // excludes elements and columns, one more warp makes these (dynamic_schedule.cuh). With V in fp8
 // warp 0 loads both K and V, and warp 1, and warp 3 where no scheduler runs, transpose V; but where
-// that has been done ahead of the kernel (transpose_v.cuh) V is loaded as in 16 bits. With two teams
-// each has two warps: one loads K and V, the other one makes the work tiles and loads Q.
+// that has been done ahead of the kernel (transpose_v.cuh) V is loaded as in 16 bits. With two
+// teams each has two warps: one loads K and V, the other one makes the work tiles and loads Q.
 
 namespace attile::sm90 {
 
