@@ -40,8 +40,7 @@ namespace attile::sm90 {
 /// beside P V. `begin_rows` goes before the loop and makes S and P of the rows' first tile.
 /// `end_rows` comes after it and makes P V of their last tile, and beside that S of the next rows'
 /// first tile (5.7 % of a forward pass, bench/log/tuning-sm90.md). Without kOverlaps P V of each
-/// tile comes behind its own softmax: of the first one where its S is made, of others in their
-/// step.
+/// tile comes behind its own softmax: of the first where its S is made, of others in their step.
 ///
 /// Register tiles count rows through all warpgroups of a block (tile::MmaTile), and
 /// TmaForwardParams::coord subtracts the 64 * warpgroup_ rows that precede this consumer's.

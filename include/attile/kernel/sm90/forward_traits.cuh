@@ -242,8 +242,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// leave for O and Q. The scheduler's work tile and its two barriers are not counted; that all
   /// fits is what the assertion about kSharedBytes says.
   static constexpr std::size_t kRest =
-      kMostTeamBytes - kOOffset - kConsumers * kRowsBytes -
-      kStages * (kWordBytes + kDropoutBytes) -
+      kMostTeamBytes - kOOffset - kConsumers * kRowsBytes - kStages * (kWordBytes + kDropoutBytes) -
       sizeof(arch::Mbarrier) * 2 *
           (kConsumers * (2 + kElementStages) + 2 * kStages + kLoadedVStages);
   /// Bytes of all columns of O, and whether they fit beside one stage of Q.
