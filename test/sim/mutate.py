@@ -1,5 +1,5 @@
-#!/ usr / bin / env python3
-#SPDX - License - Identifier : MIT
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Takes one barrier, fence or wait out of a kernel at a time, or one call of a function that wraps
 one, and sees whether the suite on the simulated machine notices.
 
@@ -27,14 +27,14 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-#What is mutated, and the suites that launch it.
+# What is mutated, and the suites that launch it.
 PORTABLE = ("portable", "flash1")
 MATRIX = ("sm80", "sm80_fp32")
 DECODE = ("decode",)
 APPEND = ("append",)
 MERGE = ("merge",)
 HOPPER = ("sm90", "sm90_fp8")
-#Programs that are no suite.
+# Programs that are no suite.
 PROGRAMS = {"pipeline": "test/sim/pipeline.cu", "tutorial": "examples/14_tutorial/main.cu",
             "own_hopper": "examples/12_own_kernels/hopper.cu",
             "fusion": "examples/13_prologue_epilogue.cu"}
@@ -54,8 +54,8 @@ FOLDERS = {"include/attile/kernel/append": APPEND,
            "include/attile/kernel/sm80/merge_warps.cuh": DECODE,
            "include/attile/kernel/sm80/forward.cuh": ("fusion",) + MATRIX,
            "include/attile/kernel/sm90": HOPPER}
-#What orders threads or copies : the machine's functions, and those of attile that wrap one of them,
-#which are mutated where they are called, too.
+# What orders threads or copies: the machine's functions, and those of attile that wrap one of them,
+# which are mutated where they are called, too.
 ORDERS = (r"(?:(?:warp_|consumer_|all_consumers_|cluster_)?barrier|barrier_arrive|barrier_any"
           r"|cluster_arrive|cluster_wait|async_copy_commit|async_copy_wait|mbarrier_\w+"
           r"|fence_async_proxy|bulk_commit|bulk_wait|bulk_wait_read|wgmma_fence"
@@ -66,23 +66,23 @@ ORDERS = (r"(?:(?:warp_|consumer_|all_consumers_|cluster_)?barrier|barrier_arriv
 CALLED = (r"(?:\w+(?:<[^;<>]*>)?(?:\([^;()]*\))?(?:\.|::|->))*"  # of what: `arch::`, `smem.q().`
           r"(?:template )?")
 ARGUMENTS = r"(?:<[^;<>]*>)?\([^;]*\)"
-#A statement that is such a call is taken out whole.
+# A statement that is such a call is taken out whole.
 STATEMENT = re.compile(
     rf"^\s*((?:if (?:constexpr )?\([^;{{}}]*\) )?(?:{CALLED}{ORDERS}{ARGUMENTS}"
     rf"|static_cast<void>\({CALLED}(?:consumer_wait|expect)\([^;]*\)\));)")
-#A pipeline's tile that is waited for is taken without.
+# A pipeline's tile that is waited for is taken without.
 TILE = re.compile(rf"= ({CALLED}consumer_wait\(([^;]*)\));")
-#Who votes at a barrier goes by its own vote.
+# Who votes at a barrier goes by its own vote.
 VOTE = re.compile(r"return (arch::barrier_any\([^;]*, (\w+)\));")
-#A ticket is taken without an order.
+# A ticket is taken without an order.
 TICKET = re.compile(r"(arch::fetch_add_acq_rel(\([^;()]*\)))")
-#Every other call is one that has been overlooked here, but for those in a function's head.
+# Every other call is one that has been overlooked here, but for those in a function's head.
 CALL = re.compile(rf"\b{ORDERS}{ARGUMENTS}")
-#Samples of the suite, every N - th case, and the seeds that each runs under.Most mutants die of few
-#cases, so that those come first.
+# Samples of the suite, every N-th case, and the seeds that each runs under. Most mutants die of few
+# cases, so that those come first.
 RUNS = ((40, 1), (8, 1), (1, 1), (1, 2), (1, 3))
 LONGEST = 3600  # seconds of a run
-#mutants.md : what is behind this line is written here.
+# mutants.md: what is behind this line is written here.
 WRITTEN = "<!-- mutate.py --table writes what follows. -->\n"
 HEAD = "| without | reported as | by | tried |\n|---|---|---|---|\n"
 ROW = re.compile(r"\| `(.*)`(?: \((\d+)\))? \| ([^|]*) \| ([^|]*) \| ([^|]*) \|")
@@ -129,15 +129,16 @@ def mutants(only):
                     raise SystemExit(f"{relative}:{i + 1}: no mutant for {code.strip()}")
     return found
 
-#A suite is compiled once, with every mutant in it : the environment says which one is alive.
+
+# A suite is compiled once, with every mutant in it: the environment says which one is alive.
 SWITCH = """#pragma once
 #include <cstdlib>
 namespace attile_test {
-  [[gnu::no_sanitize("thread")]] inline bool is_mutant(int number) {
-    static const char* const name = std::getenv("ATTILE_MUTANT");
-    static const int alive = name == nullptr ? -1 : std::atoi(name);
-    return number == alive;
-  }
+[[gnu::no_sanitize("thread")]] inline bool is_mutant(int number) {
+  static const char* const name = std::getenv("ATTILE_MUTANT");
+  static const int alive = name == nullptr ? -1 : std::atoi(name);
+  return number == alive;
+}
 }  // namespace attile_test
 """
 
@@ -247,8 +248,8 @@ def read_table(text):
             without, number, *rest = match.groups()
             rows[path, without.replace("\\|", "|"), int(number or 1)] = tuple(rest)
     count = collections.Counter(key[:2] for key in rows)
-    return {(*key, count[key[:2]]): rest for key, rest in rows.items()
-  }
+    return {(*key, count[key[:2]]): rest for key, rest in rows.items()}
+
 
 def write_table(found):
     """Brings mutants.md up to date: the mutants that there are now, with the cells `found` of those
@@ -312,7 +313,7 @@ def main(argv):
             if code != 0:
                 raise SystemExit(f"suite, every, seed {case}: fails without a mutant:\n"
                                  f"{text[-2000:]}")
-#Survivors run for longest : those that are known come last, and each line when it is known.
+        # Survivors run for longest: those that are known come last, and each line when it is known.
         names = keys(all_mutants)
         named = {i: f"the {ORDINALS[which - 1]} `{text}` in {pathlib.Path(path).name}" in reasons
                  for i, (path, text, which, _) in enumerate(names)}
