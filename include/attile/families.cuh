@@ -114,11 +114,14 @@ struct Sm90Family {
   /// Calls f for the tiles of `kLongSet` where rows are long, else for those of `kSet`.
   template <int D, int Dv, TileSet kSet, TileSet kLongSet, class Args, class F>
   static auto forward_of(const Args& args, const F& f) {
-    if constexpr (std::is_same_v<typename Args::MaskType, Causal>) {
+    using Short = sm90::DefaultForwardTraits<Args, D, Dv, kSet>;
+    using Mask = typename Args::MaskType;
+    constexpr bool kTeams = sm90::kHasTeams<Short>;
+    if constexpr (std::is_same_v<Mask, Causal> || (std::is_same_v<Mask, NoMask> && kTeams)) {
       using Long = sm90::DefaultForwardTraits<Args, D, Dv, kLongSet>;
-      if (sm90::has_long_rows(args, max(D, Dv))) return f(std::type_identity<Long>{});
+      if (sm90::has_long_rows(args, max(D, Dv), kTeams)) return f(std::type_identity<Long>{});
     }
-    return f(std::type_identity<sm90::DefaultForwardTraits<Args, D, Dv, kSet>>{});
+    return f(std::type_identity<Short>{});
   }
 };
 

@@ -84,6 +84,13 @@ struct Sm90Forward {
                                     std::is_same_v<typename Args::MaskType, Causal>;
   static constexpr bool kEdges = !kRowsAlike<typename Args::MaskType> && !kLongKeys &&
                                  !is_long(kTileSet) && kTileSet != TileSet::kPackedHeads;
+  using M = typename Args::MaskType;
+  /// What two teams have registers for.
+  static constexpr bool kTeams = kPlainScores<Args> && !kHasTileMask<MaskInTiles<M>> &&
+                                 Args::SequencesType::kUniform && kTileSet == TileSet::kAny;
+  /// Up to 64 columns they also are faster for few keys.
+  static constexpr bool kFewKeys = kTeams && std::is_same_v<M, NoMask> && max(D, Dv) <= 64;
+  static constexpr bool kSmallBc = kEdges || kFewKeys;
   /// With dropout long rows take 0.97 of the time in the tiles of rows that see all keys, above 96
   /// columns, where those are others (H200, bench/log/tuning-policies.md).
   static constexpr TileSet kFastSet =
@@ -96,7 +103,6 @@ struct Sm90Forward {
   static constexpr bool kFast =
       kHasFastTiles<Args> ||
       (kWords != sm90::ModifierWords::kNone && IntervalMask<MaskInTiles<typename Args::MaskType>>);
-  using M = typename Args::MaskType;
   using E = typename Args::Elements;
   static constexpr bool kMasked = kHasMaskedTiles<Args> && kTileSet != TileSet::kPackedHeads;
   static constexpr bool kBare =
@@ -117,16 +123,17 @@ struct Sm90Forward {
       E::kAllFp8 ? fitted<M>(sm90_fp8_forward_tiles(D, Dv, E::kFp8Sums == Fp8Sums::kPromoted,
                                                     kFast && !Args::DropoutType::kEnabled, kBare))
       : BlockListMask<M>
-          ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast, Args::DropoutType::kEnabled))
+          ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast, Args::DropoutType::kEnabled,
+                                                fitting_rows<M>(192), kTeams))
       : has_elements(kTileSet) ? sm90_element_forward_tiles(max(D, Dv), kEdges)
-      : kFast                  ? sm90_fast_forward_tiles(D, Dv, kEdges, kFastSet)
+      : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kFastSet, kTeams)
       : kMasked                ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>)
                                : sm90_general_forward_tiles(max(D, Dv));
-  using type =
-      ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
-                sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true,
-                             kTiles.element_stages, kCounts, kWords, kTiles.output_parts, false,
-                             kTiles.overlaps, kTiles.waits_late, kTiles.transposed_from_rows>>;
+  using type = ForwardOf<
+      Args, D, Dv, kTiles.br, kTiles.bc,
+      sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true, kTiles.element_stages,
+                   kCounts, kWords, kTiles.output_parts, false, kTiles.overlaps, kTiles.waits_late,
+                   kTiles.transposed_from_rows, kTiles.teams>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, TileSet kTileSet>
@@ -223,16 +230,30 @@ namespace sm90 {
 
 using detail::TileSet;
 
+/// Says whether a kernel's blocks have several teams (Tuning).
+template <class Traits>
+inline constexpr bool kHasTeams = [] {
+  if constexpr (requires { Traits::kTeams; }) return Traits::kTeams > 1;
+  return false;
+}();
 /// Returns the q_len from which on `Causal` takes the kernel of TileSet::kLong, whose larger Bc
 /// gains where a mask's edge is a small part of what rows see, and loses as much elsewhere
-/// (bench/log/tuning-sm90.md; other masks are not measured).
-constexpr int long_sequence(int dim) { return dim <= 64 ? 1536 : 4096; }
+/// (bench/log/tuning-sm90.md; other masks are not measured). `teams`: instead of one with teams.
+constexpr int long_sequence(int dim, bool teams = false) {
+  return dim <= 64 && !teams ? 1536 : 4096;
+}
+/// The kv_len from which on `NoMask` does so, instead of a kernel with teams.
+inline constexpr int kLongUnmasked = 1536;
 /// Says whether a call's rows are so long: by that, or because there are four times as many keys as
 /// queries, where D = 128 takes 0.80 to 1.00 of the time of the other tiles
 /// (bench/log/tuning-decode.md; up to 64 columns are not measured).
 template <class Args>
-bool has_long_rows(const Args& args, int dim) {
-  return args.q_len >= long_sequence(dim) || (dim > 64 && args.kv_len / 4 >= args.q_len);
+bool has_long_rows(const Args& args, int dim, bool teams = false) {
+  if constexpr (std::is_same_v<typename Args::MaskType, NoMask>) {
+    return args.kv_len >= kLongUnmasked;
+  } else {
+    return args.q_len >= long_sequence(dim, teams) || (dim > 64 && args.kv_len / 4 >= args.q_len);
+  }
 }
 
 /// Names the sm90 kernels for these arguments with the default tiles.

@@ -53,6 +53,12 @@ using Plain = Warpgroups<64, 64, Tuning<2, false, false>>;
 using Packed = Warpgroups<128, 64, Tuning<2, true>>;
 // Work tiles come from a counter, or in turns, though all sequences have the same lengths.
 using Counted = Warpgroups<192, 32, Tuning<3, false, true, 0, true>>;
+// Two teams: each has work tiles of its own, by its number or from a counter.
+template <int kStages, bool kCounts>
+using TeamTuning = Tuning<kStages, false, true, 0, kCounts, attile::sm90::ModifierWords::kNone, 1,
+                          false, true, false, 0, 2>;
+using Teams = Warpgroups<128, 64, TeamTuning<2, false>>;
+using CountedTeams = Warpgroups<64, 32, TeamTuning<3, true>>;
 // Where TMA cannot address the inputs, a kernel of sm80 stands in, and sm90 has to say so.
 using PackedOrSm80 = GpuExecutor<Dims<64>, Sm90Tiles<128, 64, Tuning<2, true>>>;
 using TwoOrSm80 = GpuExecutor<Dims<64>, Sm90Tiles<128, 64, Tuning<>>>;
@@ -318,6 +324,10 @@ const bool kRegistered = [] {
   suite.forward<__half>("packed_or_sm80", simulated<PackedOrSm80>(kMost), policies<kNone>);
   suite.forward<__half>("counted", simulated<Counted>(kMost),
                         policies<kCausalSortedDocument, kRowIntervals, kKeyPadding>);
+  suite.forward<__half>("teams", simulated<Teams>(kMost),
+                        policies<kNone, kCausal, kWindow, kSink, kEarlier>);
+  suite.forward<__half>("counted_teams", simulated<CountedTeams>(kMost),
+                        policies<kCausal, kBlockSparse, kKeyPadding>);
   suite.forward<__nv_bfloat16>("192x32_or_sm80", simulated<ThreeOrSm80>(2e6),
                                policies<kPagedPackedEverything>);
   suite.forward<__half>("128x64_or_sm80", simulated<TwoOrSm80>(kMost),
@@ -399,6 +409,12 @@ const bool kRegistered = [] {
   suite.backward<__half>("d256", simulated<Roles256>(6e6), policies<kBlockSparse>);
   suite.test("block_sparse", "forward", "wrong_lists",
              [] { forward_of_wrong_lists<ListedForward<128, 32, 16>>(300, 250); });
+  // Two teams.
+  suite.test("block_sparse", "forward", "wrong_lists_of_teams", [] {
+    using Traits = attile::sm90::DefaultForwardTraits<attile::ForwardArgs<__half, Blocks>, 32>;
+    static_assert(Traits::kTeams == 2);
+    forward_of_wrong_lists<Traits>(400, 250);
+  });
   // Three consumers: blocks of 192 rows.
   suite.test("block_sparse", "forward", "wrong_lists_of_192_rows", [] {
     using Args = attile::ForwardArgs<__half, attile::BlockSparse<attile::Causal, 192, 64>>;

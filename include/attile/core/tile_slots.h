@@ -54,12 +54,10 @@ class TileSlots {
 
   /// Returns whose an item is. `per_slot`: the items of a slot. A packed sequence is found by
   /// bisection. Where offsets in device memory decrease, it finds all slots of a sequence or none.
-  /// `from`: no sequence before it has the item, which is found sooner if it is near. With that a
-  /// part of a sequence's slots may be found where offsets decrease.
-  ATTILE_HOST_DEVICE constexpr Share find(int item, int per_slot, int from = 0) const {
+  ATTILE_HOST_DEVICE constexpr Share find(int item, int per_slot) const {
     if constexpr (kIsPackedAlong<S, kAxis>) {
       const int slot = item / per_slot;
-      int found = from, past = batch_;
+      int found = 0, past = batch_;
       int begun = 0, ended = INT_MAX;  // what the offsets before and behind say
       const auto look_at = [&](int sequence) {
         const int begin = first(sequence);
@@ -69,7 +67,6 @@ class TileSlots {
           past = sequence, ended = min(ended, begin);
         }
       };
-      for (int ahead = 1; from > 0 && found + ahead < past; ahead *= 2) look_at(found + ahead);
       while (past - found > 1) look_at(found + (past - found) / 2);
       const int begin = first(found), end = first(found + 1);
       const bool is_sequence = begun <= begin && slot < end && end <= ended;

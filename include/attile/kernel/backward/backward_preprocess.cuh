@@ -186,6 +186,12 @@ template <class Traits>
 inline constexpr int kPreprocessWarps = min(ceil_div(Traits::kBr, arch::kWarpSize), 4);
 template <class Traits>
 inline constexpr int kPreprocessThreads = kPreprocessWarps<Traits>* arch::kWarpSize;
+/// Is the number of its blocks for which a multiprocessor has registers at least: those of 16
+/// warps, and with kInOrder of 12, as more would spill. By 16 instead of 12 a pass of 512 packed
+/// sequences of 128 rows takes 0.985 of the time (H200, bench/log/tuning-sequences.md).
+template <class Traits>
+inline constexpr int kPreprocessBlocks =
+    (Traits::kDqMode == DqMode::kInOrder ? 12 : 16) / kPreprocessWarps<Traits>;
 template <class Traits>
 inline constexpr std::size_t kPreprocessSharedBytes =
     kPreprocessWarps<Traits>* RowProducts<typename Traits::ElementType>::kBytes;
@@ -195,7 +201,7 @@ inline constexpr std::size_t kPreprocessSharedBytes =
 /// It also writes the zeros of the gradient of a score modifier that has one, and the parts of that
 /// of the sinks.
 template <class Traits>
-ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
+ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, kPreprocessBlocks<Traits>)
     backward_preprocess_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
   detail::require_device_policies<typename Traits::Policies>();
   using Products = RowProducts<typename Traits::ElementType>;

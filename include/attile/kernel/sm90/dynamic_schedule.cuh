@@ -13,16 +13,17 @@
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/kernel/sm90/forward_schedule.cuh>
 
+#include <climits>
 #include <cstdint>
 #include <type_traits>
 
 // How the producer threads of the forward kernel get the block's work tiles. Without kHasScheduler
 // each thread works them out by a StaticSchedule of its own. With it, which is where sequences have
-// lengths of their own and with Tuning's kCounts, one thread, the scheduler, reads in device memory
+// lengths of their own and with Tuning's kCounts, one warp, the scheduler, reads in device memory
 // what lengths and masks say, and writes the work tiles to a place in shared memory, where those
 // that load K, V and Q read them:
 //
-//   run_scheduler, one thread                      ScheduleReader, kScheduleReaders threads
+//   run_scheduler, one warp                        ScheduleReader, kScheduleReaders threads
 //     waits for the readers (empty)                   waits until the tile is there (full)
 //     takes the number of the next work tile          copies it
 //     writes the tile, and says so (full)             allows the next one to be made (empty)
@@ -35,30 +36,37 @@
 // consumer may hold the V in that stage while it waits for the next Q ("Deadlock" in forward.cuh).
 // Sequences are not sorted by length here: a warp that sorted 32 of them made those of 1k and mixed
 // ones slower, and one of 16k faster (bench/log/tuning-sequences.md).
+// With teams the scheduler is the warp that loads Q, which reads no tile (load_q_of_team).
 
 namespace attile::sm90 {
 
-/// Makes a block's work tiles, one after another, with kHasScheduler. A number names one slot
-/// (TileSlots) of one query head; those without rows are left out. Numbers come from a counter in
-/// device memory, so that blocks end together. Where the caller has brought no scratch memory they
-/// follow from the index of the block (`snake`).
+/// Takes the next number from a counter in device memory, for all lanes.
+/// Scope    all lanes of a warp.
+ATTILE_DEVICE int take_number(int* counter) {
+  const bool takes = arch::thread_index() % arch::kWarpSize == 0;
+  return arch::uniform(takes ? arch::fetch_add(counter, 1) : 0);
+}
+
+/// Makes a block's work tiles, one after another, where sequences have lengths of their own. Work
+/// tiles are numbered through the problem, sequence by sequence. A block's numbers rise, so that it
+/// goes through the sequences once, 32 at a time, one a lane. They come from a counter in device
+/// memory, so that blocks end together. Where the caller has brought no scratch memory they follow
+/// from the index of the block (`snake`).
+/// Scope    all lanes of a warp, for all functions.
 template <class Traits>
 class DynamicSchedule {
   static constexpr int kRows = Traits::kConsumers * kWarpgroupRows;
 
  public:
   ATTILE_DEVICE DynamicSchedule(const TmaForwardParams<Traits>& p, int block)
-      : p_(p), slots_(p.q_slots()), block_(block) {}
+      : p_(p), block_(block) {}
 
-  /// Goes on to the block's next work tile. Returns whether there is one. Scope    one thread.
+  /// Goes on to the block's next work tile. Returns whether there is one.
   ATTILE_DEVICE bool next() {
     int* const counter = p_.scheduler.counter;
-    for (;;) {
-      const std::int64_t number = counter != nullptr ? arch::fetch_add(counter, 1)
-                                                     : snake(block_, arch::block_count(), wave_++);
-      if (number >= p_.scheduler.items) return false;
-      if (enter(static_cast<int>(number))) return true;
-    }
+    const std::int64_t number =
+        counter != nullptr ? take_number(counter) : snake(block_, arch::block_count(), wave_++);
+    return number < p_.scheduler.items && enter(static_cast<unsigned>(number));
   }
   ATTILE_DEVICE WorkTile tile() const {
     WorkTile at = at_;
@@ -69,46 +77,81 @@ class DynamicSchedule {
   }
 
  private:
-  /// Goes to the tile of a slot of a head. Returns whether it has rows.
-  ATTILE_DEVICE bool enter(int number) {
-    const auto share = slots_.find(number, p_.q_heads, at_.sequence);
-    if (!share.is_sequence) return false;
-    at_.sequence = share.sequence;
+  /// Goes to the work tile with a number, which is not below the one before. Returns whether there
+  /// is one.
+  ATTILE_DEVICE bool enter(unsigned number) {
+    for (;;) {
+      const unsigned all = of_lane(arch::kWarpSize - 1);
+      if (number - before_ < all) break;
+      before_ += all;
+      first_ += arch::kWarpSize;
+      if (first_ >= p_.batch) return false;
+      count_tiles();
+    }
+    const unsigned among = number - before_;
+    const int lane = arch::first_lane(among < end_);
+    const unsigned begin = lane == 0 ? 0 : of_lane(lane - 1);
+    at_.sequence = first_ + lane;
     p_.read_lengths(at_);
     const Extent lengths = at_.extent;
     // L2 holds K and V of so many kv heads. The query heads that read them are a section, whose
     // tiles follow each other.
     const int kv_heads = min(p_.scheduler.l2_keys / max(lengths.kv_len, 1), p_.kv_heads);
     const int section_heads = max(kv_heads, 1) * p_.group_heads;
-    const auto [head, q_tile] = section_tile(share.item, section_heads, p_.q_heads, share.slots);
+    const auto [head, q_tile] = section_tile(static_cast<int>(among - begin), section_heads,
+                                             p_.q_heads, ceil_div(lengths.q_len, kRows));
     at_.head = head;
     at_.kv_head = head / p_.group_heads;
     at_.row0 = q_tile * kRows;
-    if (at_.row0 >= lengths.q_len) return false;
     if (p_.kHasLead) at_.row0 -= lead_rows(lengths.q_len, kRows, kWarpgroupRows);
     return true;
   }
+  /// Counts the work tiles of the sequences from first_ on. Where offsets in device memory decrease
+  /// they may be more than a number can say: then the last ones have none.
+  ATTILE_DEVICE void count_tiles() {
+    const int lane = arch::thread_index() % arch::kWarpSize;
+    const int sequence = first_ + lane;
+    int rows = 0;
+    if (sequence < p_.batch) rows = p_.policies.sequences.extent(sequence, p_.bounds).q_len;
+    const std::int64_t tiles = std::int64_t{ceil_div(rows, kRows)} * p_.q_heads;
+    end_ = static_cast<unsigned>(min<std::int64_t>(tiles, INT_MAX));
+    ATTILE_UNROLL
+    for (int step = 1; step < arch::kWarpSize; step *= 2) {
+      const unsigned before = of_lane(max(lane - step, 0));
+      if (lane >= step) end_ = min(end_, UINT_MAX - before) + before;
+    }
+  }
+
+  ATTILE_DEVICE unsigned of_lane(int lane) const {
+    return static_cast<unsigned>(arch::shuffle(static_cast<int>(end_), lane));
+  }
 
   const TmaForwardParams<Traits>& p_;
-  QSlots<Traits> slots_;
   int block_, wave_ = 0;
+  int first_ = -arch::kWarpSize;  // the first of the 32 sequences
+  unsigned before_ = 0;           // the work tiles of those before
+  unsigned end_ = 0;              // of these sequences up to this lane's
   WorkTile at_{};
 };
 
 /// Makes a block's work tiles with kHasScheduler where all sequences have the same lengths: those
 /// of StaticSchedule, in its order, but by the counter, so that blocks end together however many
-/// keys tiles of rows see. Without scratch memory they are those of StaticSchedule.
+/// keys tiles of rows see. Without scratch memory they are those of StaticSchedule. With teams the
+/// first one is that of StaticSchedule, too: so no block gets two while another one gets none.
+/// Scope    all lanes of a warp, for all functions.
 template <class Traits>
 class CountedSchedule {
  public:
   ATTILE_DEVICE CountedSchedule(const TmaForwardParams<Traits>& p, int block)
       : p_(p), own_(p, block) {}
 
-  /// Goes on to the block's next work tile. Returns whether there is one. Scope    one thread.
+  /// Goes on to the block's next work tile. Returns whether there is one.
   ATTILE_DEVICE bool next() {
     int* const counter = p_.scheduler.counter;
-    if (counter != nullptr) {
-      number_ = arch::fetch_add(counter, 1);
+    constexpr bool kFirstByIndex = Traits::kTeams > 1;
+    if (counter != nullptr && !(kFirstByIndex && number_ < 0)) {
+      const int before = kFirstByIndex ? arch::block_count() * Traits::kTeams : 0;
+      number_ = before + take_number(counter);
     } else {
       number_ = static_cast<int>(min<std::int64_t>(own_.number(), p_.scheduler.items));
       own_.next();
@@ -120,7 +163,7 @@ class CountedSchedule {
  private:
   const TmaForwardParams<Traits>& p_;
   StaticSchedule<Traits> own_;
-  int number_ = 0;
+  int number_ = -1;
 };
 
 /// Reads the work tiles that `run_scheduler` makes, as StaticSchedule gives them.
@@ -153,22 +196,30 @@ class ScheduleReader {
   int parity_ = 0;
 };
 
-/// Writes the block's work tiles for the others, with kHasScheduler. Scope    one thread.
+/// Makes the block's work tiles with kHasScheduler.
 template <class Traits>
+using MadeSchedule = std::conditional_t<Traits::SequencesType::kUniform, CountedSchedule<Traits>,
+                                        DynamicSchedule<Traits>>;
+
+/// Writes the block's work tiles for the others, with kHasScheduler. One lane calls made(at) with
+/// each of them, and with what follows the last one. Scope    all lanes of a warp.
+template <class Traits, class F>
 ATTILE_DEVICE void run_scheduler(const TmaForwardParams<Traits>& p, int block,
-                                 const ForwardMemory<Traits>& smem) {
-  using Made = std::conditional_t<Traits::SequencesType::kUniform, CountedSchedule<Traits>,
-                                  DynamicSchedule<Traits>>;
-  Made tiles(p, block);
+                                 const ForwardMemory<Traits>& smem, const F& made) {
+  MadeSchedule<Traits> tiles(p, block);
+  const bool writes = arch::thread_index() % arch::kWarpSize == 0;
   bool more = true;
   // With parity 1 the first wait returns at once.
   for (int parity = 1; more; parity ^= 1) {
-    arch::mbarrier_wait(smem.work_tile_empty(), parity);  // all who read allow the next one
+    if (writes) arch::mbarrier_wait(smem.work_tile_empty(), parity);  // readers allow the next one
     more = tiles.next();
     WorkTile at{.sequence = -1};
     if (more) at = tiles.tile();
-    smem.work_tile() = at;
-    arch::mbarrier_arrive(smem.work_tile_full());
+    if (writes) {
+      smem.work_tile() = at;
+      arch::mbarrier_arrive(smem.work_tile_full());
+      made(smem.work_tile());
+    }
   }
 }
 

@@ -25,8 +25,8 @@
 //   |   the Q of consumer i         |--rows->|   O += P V     wgmma, P in registers            |
 //   | warp 3, lane i:               |--E[i]->|   O            registers -> shared -> TMA (***) |
 //   |   load_elements (*)           |        |   LSE          registers -> device memory       |
-//   | warp 3, lane 0: run_scheduler |        +-------------------------------------------------+
-//   |   (**), work tiles -> all     |
+//   | warp 3: run_scheduler (**),   |        +-------------------------------------------------+
+//   |   work tiles -> all           |
 //   |   lanes of warps 0 to 2 above |
 //   +-------------------------------+
 //     forward_producer.cuh
@@ -87,6 +87,14 @@
 // work tiles for the others, and blocks may share a counter (dynamic_schedule.cuh). Consumers learn
 // from rows[i] which rows they have, and when there are no more. Which part of a work tile consumer
 // i has rotates from tile to tile (load_q).
+//
+// Teams. With two teams (Tuning) a block is two such kernels beside each other: a team has two
+// consumers, its own pipelines and its own work tiles: those of a block of a grid of kTeams times
+// as many, in which the second teams come behind the first ones, the other way round, since the
+// first work tiles are the longest. Two warps of the one producer warpgroup are a team's: lane 0 of
+// one loads K and V in turn (load_kv), the other one loads Q, and with kHasScheduler makes the work
+// tiles (load_q_of_team). Four consumers do more beside each other than three of 192 rows, which
+// wait for the tiles that one of them sees; but they have registers for 64 keys, up to 64 columns.
 //
 // Tiles of K and V are visited from the first to the last that any row sees, or with kDescends from
 // the last to the first, or in the order of block lists: kv_tile(step). With block lists load_kv
@@ -153,6 +161,12 @@
 // that one waits for they have, as who waits for it holds no V before V(y - 1 - kStages), and who
 // waits for V(j) or a later V none before V(j - 1). And V(j) is loaded right behind K(j), which has
 // been loaded.
+//   Teams. One thread loads K and V in turn: K(y) is loaded behind V(y - 1), for which all must
+// have released V(y - 1 - kStages). By the table, with kMaxSkipped = kStages - 1 as for Order, who
+// waits for K(y) holds none before V(y - kStages). And V(j) is loaded right behind K(j). The warp
+// that loads Q makes a work tile when load_kv allows it, then loads the Q of one consumer behind
+// that of the other one. Who holds that up has not released a Q of earlier work tiles, and so waits
+// for a K before K(y).
 //   Elements of the score modifier are loaded by threads that wait for one consumer alone, which
 // has released those before.
 //   Warps of a consumer release one by one, but wait for nothing but these tiles and each other.
@@ -184,21 +198,35 @@ ATTILE_DEVICE void forward_block(const TmaForwardParams<Traits>& p, int block,
                 "attile::sm90: a fusion of this family changes O alone; sm80 takes one that "
                 "changes Q and K");
   if constexpr (!arch::kHasWarpgroups) return;
+  constexpr int kConsumers = Traits::kTeams * Traits::kConsumers;
   const ForwardMemory<Traits> smem{shared};
-  if (arch::thread_index() == Traits::kConsumers * arch::kWarpgroupSize) {
+  if (arch::thread_index() == kConsumers * arch::kWarpgroupSize) {
     p.maps.template prefetch<Traits>();
     if constexpr (Traits::kElementStages > 0) {
       if (p.maps.has_keys) arch::prefetch_map(p.elements.map);
     }
   }
+  if constexpr (Traits::kTeams > 1) smem.of_team(1).init_barriers(false);
   smem.init(is_transposed_ahead(p));
   const int warpgroup = arch::uniform(arch::thread_index() / arch::kWarpgroupSize);
-  if (warpgroup == Traits::kConsumers) {
+  if (warpgroup == kConsumers) {
     arch::reg_dealloc<Traits::kProducerRegisters>();
-    produce(p, block, smem);
+    if constexpr (Traits::kTeams == 1) {
+      produce(p, block, smem);
+    } else {
+      const int warp = arch::uniform(arch::thread_index() % arch::kWarpgroupSize / arch::kWarpSize);
+      const int team = warp / 2;
+      const auto number = static_cast<int>(snake(block, arch::block_count(), team));
+      produce_for_team(p, number, smem.of_team(team), warp % 2);
+    }
   } else {
     arch::reg_alloc<Traits::kConsumerRegisters>();
-    ForwardConsumer<Traits, Fusion>(p, smem, warpgroup, fusion).run();
+    if constexpr (Traits::kTeams == 1) {
+      ForwardConsumer<Traits, Fusion>(p, smem, warpgroup, fusion).run();
+    } else {
+      const ForwardMemory<Traits> of_team = smem.of_team(warpgroup / Traits::kConsumers);
+      ForwardConsumer<Traits, Fusion>(p, of_team, warpgroup, fusion).run();
+    }
   }
 }
 

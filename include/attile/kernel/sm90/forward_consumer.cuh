@@ -39,9 +39,8 @@ namespace attile::sm90 {
 /// tile i - 1 run at the same time (arXiv 2407.08608, section 3.2), and the maximum of S is found
 /// beside P V. `begin_rows` goes before the loop and makes S and P of the rows' first tile.
 /// `end_rows` comes after it and makes P V of their last tile, and beside that S of the next rows'
-/// first tile, which is worth 5.7 % in the mean of the 18 forward benchmarks of group `peers`
-/// (H200, 2026-11-24, bench/log/tuning-sm90.md). Without kOverlaps P V of each tile comes behind
-/// its own softmax instead: of the first one where its S is made, of the others in their step.
+/// first tile (5.7 % of a forward pass, bench/log/tuning-sm90.md). Without kOverlaps P V of each
+/// tile comes behind its own softmax: of the first where its S is made, of others in their step.
 ///
 /// Register tiles count rows through all warpgroups of a block (tile::MmaTile), and
 /// TmaForwardParams::coord subtracts the 64 * warpgroup_ rows that precede this consumer's.
@@ -50,20 +49,20 @@ namespace attile::sm90 {
 /// forward.cuh ("Skipping", "Deadlock", "Order").
 ///
 /// Where kv_tiles is empty, as no row of these sees a key, begin_rows writes O = 0 and LSE = -inf,
-/// or with a sink LSE = sink.
-/// A row that sees none in tiles that are visited has m = -inf, l = 0 and P = 0 to the end, of
-/// which OnlineSoftmax makes the same (`finish`, `lse`). A tile that the mask hides from a row
-/// leaves its m and l as they were.
+/// or with a sink LSE = sink. A row that sees none in tiles that are visited has m = -inf, l = 0
+/// and P = 0 to the end, of which OnlineSoftmax makes the same (`finish`, `lse`). A tile that the
+/// mask hides from a row leaves its m and l as they were.
 template <class Traits, class Fusion = NoFusion>
 class ForwardConsumer {
-  static_assert(Traits::kConsumers <= kMostConsumers,
-                "attile::sm90: named barriers are for up to 3 consumer warpgroups");
+  static_assert(Traits::kTeams * Traits::kConsumers <= kMostConsumers,
+                "attile::sm90: named barriers are for up to 4 consumer warpgroups");
   using Scores = typename Traits::ScoreRegisters;
   using Outputs = typename Traits::OutputRegisters;
   using Probabilities = tile::RegisterLeft<typename Traits::ProbabilityType, Scores>;
   using Softmax = tile::OnlineSoftmax<Scores::kRegRows>;
   using Rows = ConsumerRows<Traits>;
   using Sampler = typename Traits::DropoutType::Sampler;
+  struct NotListed {};
 
  public:
   /// Scope    all threads of the warpgroup, as for all that follows.
@@ -204,6 +203,7 @@ class ForwardConsumer {
   /// Begins S = Q K^T (line 8).
   ATTILE_DEVICE void start_scores() {
     const auto k_smem = smem_.k().consumer_wait(k_state_);
+    if constexpr (Traits::kListsBlocks) listed_ = smem_.read_kv_tile(k_state_.stage);
     await_own_turn();
     tile::start_transposed_product(s_frag_, smem_.q(warpgroup_).tile(q_state_.stage), k_smem);
   }
@@ -363,9 +363,9 @@ class ForwardConsumer {
 
   /// The rows that are computed. They are read back from shared memory, which spares registers.
   ATTILE_DEVICE const Rows& rows() const { return smem_.rows(warpgroup_, number_); }
-  /// Returns the tile of K and V of a step; with block lists K is there. Scope    a warp's lanes.
+  /// Returns the tile of K and V of a step; with block lists S has been begun. Scope    all lanes.
   ATTILE_DEVICE int kv_tile_of(int step) const {
-    if constexpr (Traits::kListsBlocks) return smem_.read_kv_tile(k_state_.stage);
+    if constexpr (Traits::kListsBlocks) return arch::uniform(listed_);
     if constexpr (Traits::kFromDiagonal) return p_.from_diagonal(rows().lengths.tile, step);
     return p_.kv_tile(rows().at(p_), step);
   }
@@ -387,6 +387,7 @@ class ForwardConsumer {
   [[no_unique_address]] Sampler sampler_;
   int number_ = 0;      // of the block's work tiles, the one whose rows are computed
   TileRange kv_tiles_;  // the steps over the tiles of K and V that these rows see
+  [[no_unique_address]] std::conditional_t<Traits::kListsBlocks, int, NotListed> listed_;
   tile::PipelineState<Traits::kQStages> q_state_;
   tile::PipelineState<Traits::kStages> k_state_, v_state_;
   typename Traits::ElementPipeline::State element_state_;

@@ -22,8 +22,8 @@ struct ForwardMemory {
   unsigned char* data;
 
   ATTILE_DEVICE QPipeline q(int warpgroup) const {
-    return {data + Traits::kQOffset + warpgroup * QPipeline::kBytes,
-            barriers() + 2 * (warpgroup * Traits::kQStages)};
+    return {data + Traits::kQOffset + in_team(warpgroup) * QPipeline::kBytes,
+            barriers() + 2 * (in_team(warpgroup) * Traits::kQStages)};
   }
   ATTILE_DEVICE KPipeline k() const {
     return {data, barriers() + 2 * (Traits::kConsumers * Traits::kQStages)};
@@ -57,10 +57,10 @@ struct ForwardMemory {
   ATTILE_DEVICE int& kv_tile(int stage) const {
     return reinterpret_cast<int*>(data + Traits::kKvTileOffset)[stage];
   }
-  /// Returns that number. It is read by the lane that releases the stage, and used, which the
-  /// release must not overtake. Scope    all lanes of a consumer warp.
+  /// Returns that number to the lane that releases the stage, which hands it to the other ones
+  /// before that (arch::uniform): the release must not overtake the read.
   ATTILE_DEVICE int read_kv_tile(int stage) const {
-    return arch::uniform(arch::thread_index() % arch::kWarpSize == 0 ? kv_tile(stage) : 0);
+    return arch::thread_index() % arch::kWarpSize == 0 ? kv_tile(stage) : 0;
   }
   /// The score modifier's words of a stage of K; only with kWords.
   ATTILE_DEVICE typename Traits::Word* words(int stage) const {
@@ -79,11 +79,11 @@ struct ForwardMemory {
     static_assert(kSlots * sizeof(ConsumerRows<Traits>) == Traits::kRowsBytes,
                   "attile::sm90::ForwardMemory: kRowsBytes is kRowBuffers ConsumerRows");
     auto* const slots = reinterpret_cast<ConsumerRows<Traits>*>(data + Traits::kRowsOffset);
-    return slots[warpgroup * kSlots + number % kSlots];
+    return slots[in_team(warpgroup) * kSlots + number % kSlots];
   }
   /// Where a warpgroup stages its rows of O, kCols columns at a time.
   ATTILE_DEVICE typename Traits::OTile o(int warpgroup) const {
-    return {data + Traits::kOOffset + warpgroup * Traits::OTile::kBytes};
+    return {data + Traits::kOOffset + in_team(warpgroup) * Traits::OTile::kBytes};
   }
 
   /// The work tile that the scheduler makes for the other threads, with kHasScheduler, and the
@@ -96,9 +96,19 @@ struct ForwardMemory {
   }
   ATTILE_DEVICE arch::Mbarrier* work_tile_empty() const { return work_tile_full() + 1; }
 
+  /// Returns the memory of a team, of which this is the first one's.
+  ATTILE_DEVICE ForwardMemory of_team(int team) const {
+    return {data + team * (Traits::kSharedBytes / Traits::kTeams)};
+  }
+
   /// Initialises all barriers. `v_is_transposed`: TensorMaps.
   /// Scope    all threads of the block.
   ATTILE_DEVICE void init(bool v_is_transposed) const {
+    init_barriers(v_is_transposed);
+    arch::barrier();  // nobody uses a barrier that is not there yet
+  }
+  /// Does so without waiting for each other.
+  ATTILE_DEVICE void init_barriers(bool v_is_transposed) const {
     constexpr int kWarps = arch::kWarpgroupSize / arch::kWarpSize;
     if (arch::thread_index() == 0) {
       for (int warpgroup = 0; warpgroup < Traits::kConsumers; ++warpgroup) {
@@ -120,10 +130,13 @@ struct ForwardMemory {
       }
       arch::mbarrier_publish();
     }
-    arch::barrier();  // nobody uses a barrier that is not there yet
   }
 
  private:
+  /// Returns the number of a consumer of the block among those of its team.
+  ATTILE_DEVICE static int in_team(int warpgroup) {
+    return Traits::kTeams == 1 ? warpgroup : warpgroup % Traits::kConsumers;
+  }
   ATTILE_DEVICE arch::Mbarrier* barriers() const {
     return reinterpret_cast<arch::Mbarrier*>(data + Traits::kBarrierOffset);
   }

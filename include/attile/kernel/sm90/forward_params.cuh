@@ -315,8 +315,9 @@ struct TmaForwardParams : ForwardParams<Traits> {
     }
     return this->group_heads / packing.heads;
   }
+  /// Returns the number of blocks, or of their teams.
   static int blocks(const typename Traits::Args& args) {
-    return max(static_cast<int>(forward_block_count<Traits>(args)), 1);
+    return max(static_cast<int>(forward_block_count<Traits>(args)) * Traits::kTeams, 1);
   }
 };
 

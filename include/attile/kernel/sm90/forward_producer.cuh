@@ -9,6 +9,7 @@
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/kernel/sm90/forward_schedule.cuh>
+#include <attile/kernel/sm90/kv_loader.cuh>
 #include <attile/tile/modifier_words.cuh>
 #include <attile/tile/pipeline.cuh>
 #include <attile/tile/transpose.cuh>
@@ -19,91 +20,12 @@
 // lie in pages), and for each consumer warpgroup one for its Q and one for the elements of its
 // score modifier, if TMA copies these, or a warp for the modifier's words (ModifierWords) or for
 // dropout's columns. Each goes through the block's work tiles by itself; with kHasScheduler, which
-// excludes elements and columns, one more thread makes these (dynamic_schedule.cuh). With V in fp8
+// excludes elements and columns, one more warp makes these (dynamic_schedule.cuh). With V in fp8
 // warp 0 loads both K and V, and warp 1, and warp 3 where no scheduler runs, transpose V; but where
-// that has been done ahead of the kernel (transpose_v.cuh) V is loaded as in 16 bits.
+// that has been done ahead of the kernel (transpose_v.cuh) V is loaded as in 16 bits. With two
+// teams each has two warps: one loads K and V, the other one makes the work tiles and loads Q.
 
 namespace attile::sm90 {
-
-/// Begins the copies of tiles of K and V, each once its stage is empty.
-/// Scope    all lanes of a warp where keys lie in pages, else one.
-template <class Traits, bool kPaged = Problem<Traits>::kPaged>
-class KvLoader {
- public:
-  ATTILE_DEVICE explicit KvLoader(const TmaForwardParams<Traits>& p) : p_(p) {}
-
-  /// Goes to a step of a work tile, which has to stay where it is, and its tile of keys. Steps are
-  /// gone through one after another.
-  ATTILE_DEVICE void go_to(const WorkTile& at, int /*step*/, int kv_tile) {
-    at_ = &at, kv_tile_ = kv_tile;
-    if constexpr (kFindsAhead) box_ = box();
-  }
-  /// Loads K or V of that tile.
-  template <class Pipeline>
-  ATTILE_DEVICE void load(const Pipeline& pipeline, const typename Pipeline::State& state,
-                          const arch::TensorMap& map) const {
-    pipeline.producer_acquire(state);
-    if constexpr (kFindsAhead) {
-      pipeline.load(state, map, box_);
-    } else {
-      pipeline.load(state, map, box());
-    }
-  }
-
- private:
-  /// Whether a box is found while the stage is still read. With lengths on the device, 512 rows on
-  /// 32k keys then take 0.97 of the time (H200, 2026-11-26, bench/log/tuning-decode.md). With fp8
-  /// three consumers leave no registers for it.
-  static constexpr bool kFindsAhead = !Traits::SequencesType::kUniform && !Traits::kFp8Values;
-
-  ATTILE_DEVICE arch::TmaCoord box() const { return p_.keys(*at_, kv_tile_ * Traits::kBc); }
-
-  const TmaForwardParams<Traits>& p_;
-  const WorkTile* at_ = nullptr;
-  int kv_tile_ = 0;
-  arch::TmaCoord box_{};
-};
-
-/// Does so where keys lie in pages, and a tile comes in up to 32 boxes. The lanes look up the pages
-/// of as many next tiles as have 32 boxes, which is worth 1 to 3 % beside a lookup for each tile.
-/// All lanes wait for a stage: while one lane did, and the others waited for that one, V came later
-/// and a call took 1.06 times as long (H200, 2026-11-26, bench/log/tuning-decode.md).
-template <class Traits>
-class KvLoader<Traits, true> {
- public:
-  ATTILE_DEVICE explicit KvLoader(const TmaForwardParams<Traits>& p)
-      : p_(p), own_tile_(lane() / p.pages.boxes) {}
-
-  ATTILE_DEVICE void go_to(const WorkTile& at, int step, int /*kv_tile*/) {
-    ++tile_;
-    if (step > at.kv_tiles.first && tile_ < p_.pages.tiles) return;
-    tile_ = 0;
-    const int own_step = step + own_tile_;
-    if (own_tile_ < p_.pages.tiles && own_step < at.kv_tiles.last) {
-      box_ = p_.keys_in_page(at, p_.kv_tile(at, own_step) * Traits::kBc + row());
-    }
-  }
-  template <class Pipeline>
-  ATTILE_DEVICE void load(const Pipeline& pipeline, const typename Pipeline::State& state,
-                          const arch::TensorMap& map) const {
-    pipeline.await_empty(state);
-    if (lane() == 0) static_cast<void>(pipeline.expect(state, Pipeline::kTileBytes));
-    arch::warp_barrier();  // the bytes are expected before they arrive
-    if (tile_ == own_tile_) pipeline.load(state, map, box_, row());
-  }
-
- private:
-  ATTILE_DEVICE static int lane() { return arch::thread_index() % arch::kWarpSize; }
-  /// Returns the first row of this lane's box in its tile.
-  ATTILE_DEVICE int row() const {
-    return (lane() - own_tile_ * p_.pages.boxes) * p_.pages.box_keys;
-  }
-
-  const TmaForwardParams<Traits>& p_;
-  int own_tile_;  // of which of the tiles whose boxes the lanes hold this lane's box is
-  int tile_ = 0;  // which of them is loaded
-  arch::TmaCoord box_{};
-};
 
 /// Returns whether V in fp8 has been transposed ahead of the kernel.
 template <class Traits>
@@ -114,7 +36,7 @@ ATTILE_DEVICE bool is_transposed_ahead(const TmaForwardParams<Traits>& p) {
 /// Loads K or V of all tiles from the first to the last that any row of each of the block's work
 /// tiles sees; V in fp8 beside K, for the warps that transpose it. `pipeline`, `map`: those of K or
 /// of V, and with V in fp8 those of K; `kOfKeys`: whether it is that of K, of which a stage says
-/// which tile it has, with kListsBlocks.
+/// which tile it has, with kListsBlocks. With teams that thread loads V, too.
 /// Behind a sequence's last key TMA writes zeros (`ragged`). The mask replaces such a score by
 /// -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there.
 /// Scope    Traits::kKvLanes lanes of a warp, from the first one on.
@@ -161,6 +83,7 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
       }
       loader.go_to(at, step, kv_tile);
       loader.load(pipeline, state, map);
+      if constexpr (kOfKeys && Traits::kTeams > 1) loader.load(smem.v(), state, p.maps.v);
       state.advance();
       if constexpr (Traits::kFp8Values) {
         if (!is_transposed_ahead(p)) load_fp8_v(at, step);
@@ -235,15 +158,40 @@ ATTILE_DEVICE void transpose_v(const TmaForwardParams<Traits>& p, const ForwardM
   }
 }
 
-/// Loads the Q of one consumer warpgroup for every work tile of the block, and writes which rows of
-/// the tile they are (ConsumerRows).
+/// Loads the Q of one consumer warpgroup for work tile `number` of the block, and writes which rows
+/// of the tile they are (ConsumerRows).
 /// Behind a sequence's last row come zeros and not its neighbour's rows, whose scores could make a
 /// warp rescale O.
 /// Scope    one thread.
 template <class Traits>
+ATTILE_DEVICE void load_rows(const TmaForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
+                             const typename Traits::QPipeline::State& state,
+                             const ConsumerRows<Traits>& rows, int warpgroup, int number) {
+  const auto pipeline = smem.q(warpgroup);
+  const arch::TmaCoord box = p.queries(rows.at(p));
+  // This stage had Q of the work tile kQStages before this one. The consumer has released it, so
+  // that it has stored O of the rows before those: the ConsumerRows that it may still read are
+  // those of the last kQStages tiles, none of which is overwritten (ForwardTraits::kRowBuffers).
+  pipeline.await_empty(state);
+  smem.rows(warpgroup, number) = rows;  // before Q is full, else the consumer could read old rows
+  pipeline.producer_acquire(state, p.warpgroup_rows() * p.packed_heads());
+  pipeline.load(state, p.maps.q, box);
+}
+/// Says that there is no work tile `number`. Scope    one thread.
+template <class Traits>
+ATTILE_DEVICE void end_rows(const ForwardMemory<Traits>& smem,
+                            const typename Traits::QPipeline::State& state, int warpgroup,
+                            int number) {
+  const auto pipeline = smem.q(warpgroup);
+  pipeline.await_empty(state);
+  smem.rows(warpgroup, number) = ConsumerRows<Traits>();  // the end, likewise
+  static_cast<void>(pipeline.expect(state, 0));
+}
+
+/// Loads the Q of one consumer warpgroup for every work tile of the block. Scope    one thread.
+template <class Traits>
 ATTILE_DEVICE void load_q(const TmaForwardParams<Traits>& p, int block,
                           const ForwardMemory<Traits>& smem, int warpgroup) {
-  const auto pipeline = smem.q(warpgroup);
   typename Traits::QPipeline::State state;
   int number = 0;  // of the block's work tiles
   auto schedule = schedule_of_thread(p, block, smem, Traits::kConsumers);
@@ -251,19 +199,39 @@ ATTILE_DEVICE void load_q(const TmaForwardParams<Traits>& p, int block,
     const int part = consumer_part<Traits>(warpgroup, number);
     const ConsumerRows<Traits> rows(p, schedule.tile(), part);
     if constexpr (Traits::kHasScheduler) schedule.allow_next();
-    const arch::TmaCoord box = p.queries(rows.at(p));
-    // This stage had Q of the work tile kQStages before this one. The consumer has released it, so
-    // that it has stored O of the rows before those: the ConsumerRows that it may still read are
-    // those of the last kQStages tiles, none of which is overwritten (ForwardTraits::kRowBuffers).
-    pipeline.await_empty(state);
-    smem.rows(warpgroup, number) = rows;  // before Q is full, else the consumer could read old rows
-    pipeline.producer_acquire(state, p.warpgroup_rows() * p.packed_heads());
-    pipeline.load(state, p.maps.q, box);
+    load_rows(p, smem, state, rows, warpgroup, number);
     state.advance();
   }
-  pipeline.await_empty(state);
-  smem.rows(warpgroup, number) = ConsumerRows<Traits>();  // the end, likewise
-  static_cast<void>(pipeline.expect(state, 0));
+  end_rows(smem, state, warpgroup, number);
+}
+
+/// Loads the Q of all consumers of a team for its work tiles, and with kHasScheduler makes these.
+/// Scope    all lanes of a warp.
+template <class Traits>
+ATTILE_DEVICE void load_q_of_team(const TmaForwardParams<Traits>& p, int block,
+                                  const ForwardMemory<Traits>& smem) {
+  typename Traits::QPipeline::State state;
+  int number = 0;
+  const auto load = [&](const WorkTile& at) {
+    ATTILE_UNROLL_BY(1)
+    for (int warpgroup = 0; warpgroup < Traits::kConsumers; ++warpgroup) {
+      if (at.sequence < 0) {
+        end_rows(smem, state, warpgroup, number);
+      } else {
+        const int part = consumer_part<Traits>(warpgroup, number);
+        load_rows(p, smem, state, ConsumerRows<Traits>(p, at, part), warpgroup, number);
+      }
+    }
+    state.advance();
+    ++number;
+  };
+  if constexpr (Traits::kHasScheduler) {
+    run_scheduler(p, block, smem, load);
+  } else if (arch::thread_index() % arch::kWarpSize == 0) {
+    StaticSchedule<Traits> schedule(p, block);
+    for (; schedule.more(); schedule.next()) load(schedule.tile());
+    load(WorkTile{.sequence = -1});
+  }
 }
 
 /// Loads the score modifier's elements for the rows of one consumer warpgroup: those of the tiles
@@ -377,7 +345,7 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
   }
   if (0 <= q_warpgroup && q_warpgroup < Traits::kConsumers) load_q(p, block, smem, q_warpgroup);
   if constexpr (Traits::kHasScheduler) {
-    if (thread == 3 * arch::kWarpSize) run_scheduler(p, block, smem);
+    if (thread >= 3 * arch::kWarpSize) run_scheduler(p, block, smem, [](const WorkTile&) {});
   }
   if constexpr (Traits::kElementStages > 0) {
     const int warpgroup = q_warpgroup - arch::kWarpSize;
@@ -389,6 +357,18 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
   if constexpr (Traits::kDropoutColumns) {
     if (thread >= 3 * arch::kWarpSize) write_dropout_columns(p, block, smem);
   }
+}
+
+/// Runs one of the two producer warps of a team. Scope    all lanes of the warp.
+template <class Traits>
+ATTILE_DEVICE void produce_for_team(const TmaForwardParams<Traits>& p, int block,
+                                    const ForwardMemory<Traits>& smem, int warp) {
+  const int lane = arch::thread_index() % arch::kWarpSize;
+  if (warp == 0) {
+    if (lane == 0) load_kv<true>(p, block, smem, smem.k(), p.maps.k);
+    return;
+  }
+  load_q_of_team(p, block, smem);
 }
 
 }  // namespace attile::sm90

@@ -64,7 +64,7 @@ class StaticSchedule {
 
  private:
   ATTILE_DEVICE static Items items(const TmaForwardParams<Traits>& p, int block) {
-    const int blocks = arch::block_count();
+    const int blocks = arch::block_count() * Traits::kTeams;
     if constexpr (kEven) {
       return EvenItems(block, blocks, p.q_tiles, p.batch_heads, p.lead > 0);
     } else {

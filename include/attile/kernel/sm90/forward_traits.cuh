@@ -31,7 +31,7 @@ struct TmaForwardParams;
 
 /// Holds every type and constant of one forward kernel for compute capability 9.0 (forward.cuh).
 /// Br, Bc  rows of a tile of Q, and of K and V: Br is 64 for each of the 1 to 3 consumer
-///         warpgroups, Bc a multiple of 16.
+///         warpgroups, or 2 of each team, Bc a multiple of 16.
 /// D, Dv   the largest head_dim and head_dim_v that the kernel takes, up to 256; smaller ones are
 ///         padded inside.
 /// E, P    Elements and PolicyBundle, as for KernelTraits.
@@ -52,6 +52,16 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static_assert(D >= 1 && D <= 256, "attile::sm90::ForwardTraits: D must be 1 to 256");
   static_assert(Dv >= 1 && Dv <= 256, "attile::sm90::ForwardTraits: Dv must be 1 to 256");
 
+  static_assert(
+      TuningType::kTeams == 1 ||
+          (TuningType::kTeams == 2 && Br <= 128 && !TuningType::kPacksHeads &&
+           TuningType::kElementStages == 0 && TuningType::kWords == ModifierWords::kNone &&
+           !TuningType::kOrders && !P::DropoutType::kEnabled && !E::kFp8Queries &&
+           P::SequencesType::kUniform),
+      "attile::sm90::ForwardTraits: two teams are for up to 128 rows of one head each, inputs of "
+      "16 "
+      "bits and sequences of one length, Uniform; without dropout, and without tiles or words of a "
+      "score modifier");
   static_assert(!TuningType::kPacksHeads || P::SequencesType::kUniform,
                 "attile::sm90::ForwardTraits: query heads share a tile only where all sequences "
                 "have the same lengths, Uniform");
@@ -63,17 +73,20 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using Params = TmaForwardParams<ForwardTraits>;
   static constexpr const char* kFamily = "sm90";
   static constexpr int kLeastArchitecture = 900;
-  /// Consumer warpgroups. A block has one more warpgroup, the producer.
+  /// Teams of a block, and the consumer warpgroups of each. A block has one more warpgroup, the
+  /// producer, which is that of all teams.
+  static constexpr int kTeams = TuningType::kTeams;
   static constexpr int kConsumers = Br / kWarpgroupRows;
   /// Threads of a block.
-  static constexpr int kThreads = (kConsumers + 1) * arch::kWarpgroupSize;
+  static constexpr int kThreads = (kTeams * kConsumers + 1) * arch::kWarpgroupSize;
   /// Blocks that run on a multiprocessor at the same time.
   static constexpr int kBlocksPerSm = 1;
   /// Whether a block computes several work tiles, one after another.
   static constexpr bool kPersistent = TuningType::kPersistent;
   /// Registers of a producer thread, and of a consumer thread, which gets what is left.
-  static constexpr int kProducerRegisters = kConsumers == 3 ? 32 : 40;
-  static constexpr int kConsumerRegisters = consumer_registers(kConsumers, kProducerRegisters);
+  static constexpr int kProducerRegisters = kTeams * kConsumers >= 3 ? 32 : 40;
+  static constexpr int kConsumerRegisters =
+      consumer_registers(kTeams * kConsumers, kProducerRegisters);
   /// Whether V is in fp8, and is transposed on the way (transpose_v): P is in e4m3 then.
   static constexpr bool kFp8Values = E::kAllFp8;
   /// Whether each product P V has a sum of its own, which is added to O in fp32 (Fp8Sums). Its
@@ -133,7 +146,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
                                         P::SequencesType::kUniform;
   /// The most tiles of K that a consumer skips while it holds V of the tile before them. With more,
   /// consumers could wait for each other for ever ("Deadlock" and "Order" in forward.cuh).
-  static constexpr int kMaxSkipped = kOrdersConsumers ? kStages - 1 : kStages;
+  static constexpr int kMaxSkipped = kOrdersConsumers || kTeams > 1 ? kStages - 1 : kStages;
   /// One warpgroup's tile of the score modifier's elements, and its pipeline.
   static constexpr int kElementStages = TuningType::kElementStages;
   static_assert(kElementStages == 0 || (P::SequencesType::kUniform && !kPacksHeads && !kFp8Values),
@@ -222,12 +235,14 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr bool kStagesOutput = sizeof(typename E::O) == 2;
 
  private:
+  /// The most bytes of dynamic shared memory that a team can have.
+  static constexpr std::size_t kMostTeamBytes =
+      arch::kMaxSharedBytes / kTeams / kTileAlignment * kTileAlignment;
   /// Bytes that K, V, the elements, the rows and the pipelines' barriers, with two stages of Q,
   /// leave for O and Q. The scheduler's work tile and its two barriers are not counted; that all
   /// fits is what the assertion about kSharedBytes says.
   static constexpr std::size_t kRest =
-      arch::kMaxSharedBytes - kOOffset - kConsumers * kRowsBytes -
-      kStages * (kWordBytes + kDropoutBytes) -
+      kMostTeamBytes - kOOffset - kConsumers * kRowsBytes - kStages * (kWordBytes + kDropoutBytes) -
       sizeof(arch::Mbarrier) * 2 *
           (kConsumers * (2 + kElementStages) + 2 * kStages + kLoadedVStages);
   /// Bytes of all columns of O, and whether they fit beside one stage of Q.
@@ -259,7 +274,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kKvLanes = kIsPaged<typename P::SequencesType> ? arch::kWarpSize : 1;
   /// The threads that read the scheduler's work tiles, and the barriers of the one that is there. V
   /// in fp8 is loaded by the threads that load K.
-  static constexpr int kScheduleReaders = (kFp8Values ? 1 : 2) * kKvLanes + kConsumers;
+  static constexpr int kScheduleReaders = kTeams > 1 ? kKvLanes
+                                                     : (kFp8Values ? 1 : 2) * kKvLanes + kConsumers;
   static constexpr int kScheduleBarriers = kHasScheduler ? 2 : 0;
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
   static constexpr int kPipelineBarriers =
@@ -273,8 +289,10 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kKvTileOffset = kHasScheduler
                                                    ? kWorkTileOffset + sizeof(WorkTile)
                                                    : kLastVOffset + sizeof(int) * kLoadedVStages;
-  static constexpr std::size_t kSharedBytes =
+  static constexpr std::size_t kTeamBytes =
       kKvTileOffset + (kListsBlocks ? sizeof(int) * kStages : 0);
+  static constexpr std::size_t kSharedBytes =
+      kTeams == 1 ? kTeamBytes : kTeams * round_up(kTeamBytes, kTileAlignment);
   static_assert(
       kSharedBytes <= arch::kMaxSharedBytes,
       "attile::sm90::ForwardTraits: the tiles of Q, K, V and O take more than the "

@@ -11,7 +11,7 @@ namespace attile::sm90 {
 enum class NamedBarrier {
   kAllConsumers = 1,  ///< all consumer warpgroups, of the backward pass
   kConsumer0 = 2,     ///< the first consumer warpgroup; those of the others follow
-  kTurn0 = 5          ///< the turn of the first one, of the forward pass; others follow
+  kTurn0 = 6          ///< the turn of the first one, of the forward pass; others follow
 };
 
 /// The most consumer warpgroups that the numbers above have room for.
@@ -22,7 +22,7 @@ inline constexpr int kMostConsumers =
 template <class Traits>
 ATTILE_DEVICE void all_consumers_barrier() {
   static_assert(Traits::kConsumers <= kMostConsumers,
-                "attile::sm90: named barriers are for up to 3 consumer warpgroups");
+                "attile::sm90: named barriers are for up to 4 consumer warpgroups");
   constexpr int kId = static_cast<int>(NamedBarrier::kAllConsumers);
   arch::barrier(kId, Traits::kConsumers * arch::kWarpgroupSize);
 }

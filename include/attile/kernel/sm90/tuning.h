@@ -51,10 +51,12 @@ enum class ModifierWords { kNone, kColumns, kDiagonals };
 /// TransposedFromRows   with scratch memory V in fp8 is transposed ahead of the kernel
 ///             (transpose_v.cuh) where at least so many rows of query heads share a kv head;
 ///             0: never.
+/// Teams       groups of consumers of a block, each with Br rows, pipelines and work tiles of its
+///             own, 1 or 2 (forward.cuh).
 template <int Stages = 2, bool PacksHeads = false, bool Persistent = true, int ElementStages = 0,
           bool Counts = false, ModifierWords ReadWords = ModifierWords::kNone, int OutputParts = 1,
           bool Orders = false, bool Overlaps = true, bool WaitsLate = false,
-          int TransposedFromRows = 0>
+          int TransposedFromRows = 0, int Teams = 1>
 struct Tuning {
   static_assert(Stages >= 2,
                 "attile::sm90::Tuning: at least 2 stages, as a warpgroup waits for the next V "
@@ -71,6 +73,7 @@ struct Tuning {
   static constexpr bool kWaitsLate = WaitsLate;
   static constexpr ModifierWords kWords = ReadWords;
   static constexpr int kTransposedFromRows = TransposedFromRows;
+  static constexpr int kTeams = Teams;
 
   /// The traits that attile::ForwardTraits takes with this tuning.
   template <int Br, int Bc, int D, class E, class P, int Dv>
