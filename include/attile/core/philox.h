@@ -65,32 +65,35 @@ struct PhiloxRow {
 ATTILE_HOST_DEVICE constexpr PhiloxColumn philox_column(std::uint32_t word, std::uint32_t word2,
                                                         std::uint32_t word3, std::uint32_t key0,
                                                         std::uint32_t key1) {
-  using namespace detail;
-  const std::uint64_t a = wide_product(kPhiloxFactor0, word);
-  const std::uint64_t b = wide_product(kPhiloxFactor1, upper_word(a) ^ word3 ^ key1);
-  const std::uint64_t c =
-      wide_product(kPhiloxFactor0, upper_word(b) ^ lower_word(wide_product(kPhiloxFactor1, word2)) ^
-                                       (key0 + kPhiloxWeyl0));
-  return {{lower_word(a), lower_word(b) ^ (key0 + 2 * kPhiloxWeyl0),
-           upper_word(c) ^ (key1 + 2 * kPhiloxWeyl1), lower_word(c)}};
+  const std::uint64_t a = detail::wide_product(detail::kPhiloxFactor0, word);
+  const std::uint64_t b =
+      detail::wide_product(detail::kPhiloxFactor1, detail::upper_word(a) ^ word3 ^ key1);
+  const std::uint64_t c = detail::wide_product(
+      detail::kPhiloxFactor0,
+      detail::upper_word(b) ^
+          detail::lower_word(detail::wide_product(detail::kPhiloxFactor1, word2)) ^
+          (key0 + detail::kPhiloxWeyl0));
+  return {{detail::lower_word(a), detail::lower_word(b) ^ (key0 + 2 * detail::kPhiloxWeyl0),
+           detail::upper_word(c) ^ (key1 + 2 * detail::kPhiloxWeyl1), detail::lower_word(c)}};
 }
 ATTILE_HOST_DEVICE constexpr PhiloxRow philox_row(std::uint32_t word, std::uint32_t word2,
                                                   std::uint32_t key0, std::uint32_t key1) {
-  using namespace detail;
-  const std::uint64_t a =
-      wide_product(kPhiloxFactor0, upper_word(wide_product(kPhiloxFactor1, word2)) ^ word ^ key0);
-  return {{upper_word(a) ^ (key1 + kPhiloxWeyl1), lower_word(a)}};
+  const std::uint64_t a = detail::wide_product(
+      detail::kPhiloxFactor0,
+      detail::upper_word(detail::wide_product(detail::kPhiloxFactor1, word2)) ^ word ^ key0);
+  return {{detail::upper_word(a) ^ (key1 + detail::kPhiloxWeyl1), detail::lower_word(a)}};
 }
 /// Returns what philox4x32 does of a counter of which these are the parts.
 template <int kRounds>
 ATTILE_HOST_DEVICE constexpr PhiloxBlock philox4x32(const PhiloxColumn& column,
                                                     const PhiloxRow& row, std::uint32_t key0,
                                                     std::uint32_t key1) {
-  using namespace detail;
-  const std::uint64_t product = wide_product(kPhiloxFactor1, row.word[0] ^ column.word[0]);
-  const PhiloxBlock third{{upper_word(product) ^ column.word[1], lower_word(product),
-                           column.word[2] ^ row.word[1], column.word[3]}};
-  return philox_rounds<3, kRounds>(third, key0, key1);
+  const std::uint64_t product =
+      detail::wide_product(detail::kPhiloxFactor1, row.word[0] ^ column.word[0]);
+  const PhiloxBlock third{{detail::upper_word(product) ^ column.word[1],
+                           detail::lower_word(product), column.word[2] ^ row.word[1],
+                           column.word[3]}};
+  return detail::philox_rounds<3, kRounds>(third, key0, key1);
 }
 
 }  // namespace attile
