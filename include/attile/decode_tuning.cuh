@@ -42,7 +42,7 @@ constexpr Sm80DecodeTiles sm80_decode_tiles(int d, int dv, int q_bytes_each, int
   const int warp_keys = fp8 && columns <= 384 ? 32 : 16;
   // Of devices with 163 KB none converts fp8 by an instruction.
   const auto in_pairs = [&](int group_warps) {
-    return fp8 && group_warps == 2 && shared_kb == 163;
+    return fp8 && group_warps == 2 && columns <= 256 && shared_kb == 163;
   };
   // For 16 bits on 227 KB it is mixed: bench/log/tuning-decode.md.
   const int least_q_stages = shared_kb == 163 || (fp8 && shared_kb > 163) ? 1 : 2;
@@ -65,8 +65,8 @@ constexpr Sm80DecodeTiles sm80_decode_tiles(int d, int dv, int q_bytes_each, int
         for (int q_stages = 2; q_stages >= (blocks == 2 ? least_q_stages : 2); --q_stages) {
           const int count = stages(warps, group_warps, blocks, q_stages);
           if (count < 2) continue;
-          return {warp_keys * warps, warps,    warps / group_warps,  min(count, 6),
-                  blocks,            q_stages, in_pairs(group_warps)};
+          return {warp_keys * warps,    warps, warps / group_warps, min(count, 6), blocks, q_stages,
+                  in_pairs(group_warps)};
         }
       }
     }
@@ -81,10 +81,12 @@ struct Sm80Decode {
   static constexpr Sm80DecodeTiles kTiles = sm80_decode_tiles(
       round_up(D, kColumns), round_up(Dv, kColumns), sizeof(typename E::Q), sizeof(typename E::K),
       kSharedKb, kIsEarlierKeys<typename Args::SinkType> ? 3 : 2);
+  // Score modifiers leave pairs too few registers.
+  static constexpr bool kPairs = kTiles.pairs && kIsIdentity<typename Args::ScoreModType>;
   using type = sm80::DecodeTraits<
       kTiles.br(), kTiles.bc, D, typename Args::Elements, typename Args::Policies, Dv,
       sm80::DecodeTuning<kTiles.warps, kTiles.key_groups, kTiles.stages, kTiles.blocks,
-                         sm80::Products::k3xTf32, kTiles.q_stages, kTiles.pairs>>;
+                         sm80::Products::k3xTf32, kTiles.q_stages, kPairs>>;
   static_assert(type::kSharedBytes <= kSharedKb * 1024,
                 "attile: the default tiles of a decode kernel do not fit the shared memory");
 };

@@ -17,6 +17,7 @@
 #include <attile/tile/dropout.cuh>
 #include <attile/tile/matmul.cuh>
 #include <attile/tile/matrix.cuh>
+#include <attile/tile/merge_lse.h>
 #include <attile/tile/modifier_words.cuh>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/register_tile.cuh>

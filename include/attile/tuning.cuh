@@ -84,16 +84,17 @@ struct Sm90Forward {
                                     std::is_same_v<typename Args::MaskType, Causal>;
   static constexpr bool kEdges = !kRowsAlike<typename Args::MaskType> && !kLongKeys &&
                                  !is_long(kTileSet) && kTileSet != TileSet::kPackedHeads;
-  /// With dropout three consumers, which have a small Bc up to 128 columns, hide its work better.
-  static constexpr bool kThreeConsumers = Args::DropoutType::kEnabled && max(D, Dv) > 96 &&
-                                          max(D, Dv) <= 128 && kTileSet != TileSet::kPackedHeads;
   using M = typename Args::MaskType;
   /// What two teams have registers for.
   static constexpr bool kTeams = kPlainScores<Args> && !kHasTileMask<MaskInTiles<M>> &&
                                  Args::SequencesType::kUniform && kTileSet == TileSet::kAny;
   /// Up to 64 columns they also are faster for few keys.
   static constexpr bool kFewKeys = kTeams && std::is_same_v<M, NoMask> && max(D, Dv) <= 64;
-  static constexpr bool kSmallBc = kEdges || kThreeConsumers || kFewKeys;
+  static constexpr bool kSmallBc = kEdges || kFewKeys;
+  /// With dropout long rows take 0.97 of the time in the tiles of rows that see all keys, above 96
+  /// columns, where those are others (H200, bench/log/tuning-policies.md).
+  static constexpr TileSet kFastSet =
+      Args::DropoutType::kEnabled && kTileSet == TileSet::kLong ? TileSet::kAny : kTileSet;
   static constexpr sm90::ModifierWords kWords =
       has_columns(kTileSet)     ? sm90::ModifierWords::kColumns
       : has_diagonals(kTileSet) ? sm90::ModifierWords::kDiagonals
@@ -108,7 +109,7 @@ struct Sm90Forward {
       (std::is_same_v<M, NoMask> || std::is_same_v<M, Causal>)&&kPlainScores<Args> &&
       Args::SequencesType::kUniform && kTileSet != TileSet::kPackedHeads;
   /// Whether blocks that take the next tile when they are free pay under a causal mask: at D = 128
-  /// they are 1.09 times as fast at 1k, and 1.02 to 1.04 above, at D = 64, 96 and 192 1.04 at 1k
+  /// they are 1.08 times as fast at 1k, and 1.02 to 1.04 above, at D = 64, 96 and 192 1.04 at 1k
   /// and nothing for many rows, at D = 256 0.97 at 4k (bench/log/tuning-sm90.md).
   static constexpr bool kCausalCounts =
       kBare && std::is_same_v<M, Causal> && E::kInputsEqual &&
@@ -125,7 +126,7 @@ struct Sm90Forward {
           ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast, Args::DropoutType::kEnabled,
                                                 fitting_rows<M>(192), kTeams))
       : has_elements(kTileSet) ? sm90_element_forward_tiles(max(D, Dv), kEdges)
-      : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet, kTeams)
+      : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kFastSet, kTeams)
       : kMasked                ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>)
                                : sm90_general_forward_tiles(max(D, Dv));
   using type = ForwardOf<

@@ -18,10 +18,12 @@ TEST_CASE("halves.bytes") {
   CHECK(arch::halves(0x33221100u, 0x77665544u, true) == 0x77663322u);
 }
 
-TEST_CASE("halves.unsigned_numbers") {
-  CHECK(arch::max_of_halves(0xFFFF0001u, 0x7FFF0002u) == 0xFFFF0002u);
+TEST_CASE("halves.numbers") {
   CHECK(arch::add_min_of_halves(0xFFFF0001u, 0x00020002u, 0x80008000u) == 0x00010003u);
   CHECK(arch::add_min_of_halves(0x00050009u, 0xFFFFFFFFu, 0x00060006u) == 0x00040006u);
+  CHECK(arch::add_max_of_signed_halves(0x80000001u, 0x00020002u, 0xFFFFFFFFu) == 0xFFFF0003u);
+  CHECK(arch::add_max_of_signed_halves(0x00050009u, 0xFFFBFFF6u, 0xFFFFFFFEu) == 0x0000FFFFu);
+  CHECK(arch::add_max_of_signed_halves(0x7FFF8000u, 0x0001FFFFu, 0x00000000u) == 0x00007FFFu);
 }
 
 TEST_CASE("halves.positive") {

@@ -39,6 +39,22 @@ TEST_CASE("philox.known_answers") {
   static_assert(philox4x32<7>({{0, 0, 0, 0}}, 0, 0).word[0] == 0x5f6fb709);
 }
 
+/// A call of which a column's and a row's parts are known is the same call.
+TEST_CASE("philox.columns_and_rows") {
+  std::uint32_t x = 1;
+  const auto next = [&] { return x = x * 1664525u + 1013904223u; };
+  for (int i = 0; i < 100; ++i) {
+    const std::uint32_t c[4] = {next(), next(), next(), next()}, k0 = next(), k1 = next();
+    const PhiloxColumn column = philox_column(c[0], c[2], c[3], k0, k1);
+    const PhiloxRow row = philox_row(c[1], c[2], k0, k1);
+    CHECK(equal(philox4x32<7>(column, row, k0, k1), philox<7>(c[0], c[1], c[2], c[3], k0, k1)));
+    CHECK(equal(philox4x32<10>(column, row, k0, k1), philox<10>(c[0], c[1], c[2], c[3], k0, k1)));
+  }
+  const auto sampler = PhiloxDropout{.probability = 0.5f, .seed = 5, .offset = 7}.sampler(3);
+  CHECK(equal(sampler.group(sampler.column(1, 2, 9), sampler.row(1, 2, 8)),
+              sampler.group(1, 2, 8, 9)));
+}
+
 PhiloxDropout half(std::uint64_t seed = 5, std::uint64_t offset = 7) {
   return {0.5f, seed, offset, nullptr, nullptr};
 }

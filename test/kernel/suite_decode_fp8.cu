@@ -20,6 +20,7 @@ using FillD128On227 = Default<Dims<128>, 227, SplitKind::kFill>;
 using FixedD128On99 = Default<Dims<128>, 99, SplitKind::kFixed>;
 using NoneD256On227 = Default<Dims<256, 256, 64>, 227, SplitKind::kNone>;
 using FillD64On163 = Default<Dims<64>, 163, SplitKind::kFill>;
+using FixedD128On163 = Default<Dims<128>, 163, SplitKind::kFixed>;
 
 const bool kRegistered = [] {
   using enum Policy;
@@ -33,6 +34,8 @@ const bool kRegistered = [] {
                         in_full(kFew));
   suite.forward<__nv_bfloat16>("fp8.fill_d64_on_163", Fp8Cache<FillD64On163, E5m2, E5m2>{},
                                in_full(kFew));
+  suite.forward<__nv_bfloat16>("fp8.fixed_d128_on_163", Fp8Cache<FixedD128On163, E4m3, E4m3>{},
+                               in_full(policies<kNone, kCausal, kPagedWindow>));
   using FillCall = DecodeCall<Dims<128>, SplitKind::kFill>;
   suite.forward<__nv_bfloat16>("fp8.call_fill_d128", Fp8Cache<FillCall, E4m3, E5m2>{},
                                in_full(kFew));

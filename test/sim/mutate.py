@@ -50,6 +50,7 @@ FOLDERS = {"include/attile/kernel/append": APPEND,
            "include/attile/kernel/decode": DECODE,
            "include/attile/kernel/sm80": MATRIX,
            "include/attile/kernel/sm80/decode.cuh": DECODE,
+           "include/attile/kernel/sm80/decode_loads.cuh": DECODE,
            "include/attile/kernel/sm80/merge_warps.cuh": DECODE,
            "include/attile/kernel/sm80/forward.cuh": ("fusion",) + MATRIX,
            "include/attile/kernel/sm90": HOPPER}

@@ -206,10 +206,11 @@ ATTILE_KERNEL void keep(float* out, attile::PhiloxDropout dropout) {
     for (float& x : row) x = 1.0f;
   }
   tile::RegisterLeft<__half, Scores> p_left(ones);
-  tile::drop(p_left, coord, sampler);
+  tile::drop(p_left, coord, sampler, [&](int i) {
+    return sampler.column(coord.batch, coord.head, sampler.col_group(coord.col0) + i);
+  });
   const tile::KeepBits<Scores, Sampler> bits(coord, sampler);
-  const tile::KeepSigns<Rows, Sampler, true> packed(coord, sampler);
-  const tile::KeepSigns<Rows, Sampler, false> words(coord, sampler);
+  const tile::KeepSigns<Rows, Sampler> signs(sampler);
   for (int r = 0; r < Scores::kRegRows; ++r) {
     for (int c = 0; c < Scores::kRegCols; ++c) {
       const std::uint32_t word = p_left.piece(0, c / 4)[c / 2 % 2 * 2 + r % 2];
@@ -217,21 +218,21 @@ ATTILE_KERNEL void keep(float* out, attile::PhiloxDropout dropout) {
       float* const at = out + Scores::row(r) * 32 + Scores::col(c);
       at[0] = half == 0x3C00u ? 1.0f : half == 0 ? 0.0f : 2.0f;  // 1.0 in fp16
       at[kRows * 32] = bits.keep(r, c) ? 1.0f : 0.0f;
-      float* const transposed = out + 2 * kRows * 32 + Rows::row(c) * kRows + Rows::col(r);
-      transposed[0] = packed.keep(c, r) ? 1.0f : 0.0f;
-      transposed[kRows * 32] = words.keep(c, r) ? 1.0f : 0.0f;
     }
   }
+  signs.for_each(coord, [&](int r, int c, bool keep) {
+    out[2 * kRows * 32 + Rows::row(r) * kRows + Rows::col(c)] = keep ? 1.0f : 0.0f;
+  });
 }
 
 void keeps(float probability) {
   const attile::PhiloxDropout dropout{.probability = probability, .seed = 5, .offset = 6};
-  const example::DeviceArray<float> out_dev(std::vector<float>(4 * kRows * 32, -7.0f));
+  const example::DeviceArray<float> out_dev(std::vector<float>(3 * kRows * 32, -7.0f));
   example::must(arch::launch(keep, 1, kThreads, 0, nullptr, out_dev.get(), dropout), "keep");
   example::must(cudaDeviceSynchronize(), "keep");
   const std::vector<float> out = out_dev.download();
   const auto sampler = dropout.sampler(4);
-  for (int way = 0; way < 4; ++way) {
+  for (int way = 0; way < 3; ++way) {
     const int rows = way < 2 ? kRows : 32, cols = way < 2 ? 32 : kRows;
     for (int i = 0; i < rows * cols; ++i) {
       const bool kept = sampler.keep({1, 2, 16 + i / cols, 48 + i % cols});

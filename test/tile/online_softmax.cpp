@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <attile/tile/merge_lse.h>
 #include <attile/tile/online_softmax.h>
 
 #include <algorithm>

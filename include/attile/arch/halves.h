@@ -34,16 +34,6 @@ ATTILE_HOST_DEVICE std::uint32_t halves(std::uint32_t a, std::uint32_t b, bool u
   return byte_perm(a, b, upper ? 0x7632u : 0x5410u);
 }
 
-/// Returns max(a, b) of each half, unsigned (one VIMNMX on compute capability 9.0).
-ATTILE_HOST_DEVICE std::uint32_t max_of_halves(std::uint32_t a, std::uint32_t b) {
-#ifdef __CUDA_ARCH__
-  return __vmaxu2(a, b);
-#else
-  const auto larger = [](std::uint32_t x, std::uint32_t y) { return x > y ? x : y; };
-  return larger(a & 0xFFFF0000u, b & 0xFFFF0000u) | larger(a & 0xFFFFu, b & 0xFFFFu);
-#endif
-}
-
 /// Returns min(a + b, c) of each half, unsigned and modulo 2^16 (one VIADDMNMX on compute
 /// capability 9.0).
 ATTILE_HOST_DEVICE std::uint32_t add_min_of_halves(std::uint32_t a, std::uint32_t b,
@@ -56,6 +46,21 @@ ATTILE_HOST_DEVICE std::uint32_t add_min_of_halves(std::uint32_t a, std::uint32_
     return sum < z ? sum : z;
   };
   return of_half(a >> 16, b >> 16, c >> 16) << 16 | of_half(a & 0xFFFFu, b & 0xFFFFu, c & 0xFFFFu);
+#endif
+}
+
+/// Returns max(a + b, c) of each half, signed, the sum modulo 2^16 (one VIADDMNMX on compute
+/// capability 9.0).
+ATTILE_HOST_DEVICE std::uint32_t add_max_of_signed_halves(std::uint32_t a, std::uint32_t b,
+                                                          std::uint32_t c) {
+#ifdef __CUDA_ARCH__
+  return __viaddmax_s16x2(a, b, c);
+#else
+  const auto of_half = [](std::uint32_t x, std::uint32_t y, std::uint32_t z) {
+    const auto sum = static_cast<std::int16_t>(x + y), least = static_cast<std::int16_t>(z);
+    return static_cast<std::uint32_t>(sum > least ? sum : least) & 0xFFFFu;
+  };
+  return of_half(a >> 16, b >> 16, c >> 16) << 16 | of_half(a, b, c);
 #endif
 }
 

@@ -255,9 +255,14 @@ struct PagedKeys {
   }
   /// Returns the page and the row there of the key that is `row` rows behind that position.
   ATTILE_HOST_DEVICE RowOrigin kv_row(RowOrigin origin, int row) const {
+    return in_pages(kv_entry(origin, row));
+  }
+  ATTILE_HOST_DEVICE RowOrigin kv_entry(RowOrigin origin, int row) const {
     const auto [entry, row_in_page] = page_size.divmod(origin.row + row);
-    const int page = page_table[origin.batch * line_stride() + entry];
-    return {detail::clipped(page, pages - 1), row_in_page};
+    return {page_table[origin.batch * line_stride() + entry], row_in_page};
+  }
+  ATTILE_HOST_DEVICE RowOrigin in_pages(RowOrigin entry) const {
+    return {detail::clipped(entry.batch, pages - 1), entry.row};
   }
   ATTILE_HOST_DEVICE Interval key_positions(int sequence, int kv_len) const {
     return detail::unclipped_positions(seqused_k, leftpad_k, sequence, kv_len);

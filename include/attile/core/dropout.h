@@ -67,12 +67,24 @@ struct PhiloxDropout {
       const std::uint32_t c = static_cast<std::uint32_t>(col);
       return c / 16 * 4 + c % 8 / 2;
     }
+    ATTILE_HOST_DEVICE constexpr std::uint32_t batch_head(int batch, int head) const {
+      return static_cast<std::uint32_t>(batch) * static_cast<std::uint32_t>(q_heads) +
+             static_cast<std::uint32_t>(head);
+    }
     ATTILE_HOST_DEVICE constexpr PhiloxBlock group(int batch, int head, std::uint32_t rows,
                                                    std::uint32_t cols) const {
-      const std::uint32_t batch_head =
-          static_cast<std::uint32_t>(batch) * static_cast<std::uint32_t>(q_heads) +
-          static_cast<std::uint32_t>(head);
-      return philox4x32<kRounds>({{cols, rows, batch_head, offset}}, key0, key1);
+      return philox4x32<kRounds>({{cols, rows, batch_head(batch, head), offset}}, key0, key1);
+    }
+    ATTILE_HOST_DEVICE constexpr PhiloxColumn column(int batch, int head,
+                                                     std::uint32_t cols) const {
+      return philox_column(cols, batch_head(batch, head), offset, key0, key1);
+    }
+    ATTILE_HOST_DEVICE constexpr PhiloxRow row(int batch, int head, std::uint32_t rows) const {
+      return philox_row(rows, batch_head(batch, head), key0, key1);
+    }
+    ATTILE_HOST_DEVICE constexpr PhiloxBlock group(const PhiloxColumn& column,
+                                                   const PhiloxRow& row) const {
+      return philox4x32<kRounds>(column, row, key0, key1);
     }
     ATTILE_HOST_DEVICE constexpr bool keeps(std::uint32_t bits) const { return bits >= threshold; }
 
@@ -155,6 +167,8 @@ concept Dropout = std::is_trivially_copyable_v<P> && requires(const P& dropout, 
 ///     is the same for all samplers. 16 rows on they are 8 higher, and 16 columns on 4.
 ///   group(batch, head, row_group, col_group): four words of random bits. The score in row r and
 ///     column c has 16 bits of word r / 8 % 2 * 2 + c / 8 % 2, the upper ones where c is odd.
+///   column(batch, head, col_group), row(batch, head, row_group): what the calls for a column of
+///     groups have in common, and those for a row of them; group(column, row) is the same call.
 ///   threshold: a score is kept where its 16 bits are not below the upper 16 of this.
 ///   keeps(bits): the same of the upper 16 of `bits`. It ignores the others.
 template <class S>
@@ -162,6 +176,7 @@ concept GroupSampler = requires(const S& sampler, std::uint32_t x) {
   { S::row_group(0) } -> std::same_as<std::uint32_t>;
   { sampler.col_group(0) } -> std::same_as<std::uint32_t>;
   { sampler.group(0, 0, x, x) } -> std::same_as<PhiloxBlock>;
+  { sampler.group(sampler.column(0, 0, x), sampler.row(0, 0, x)) } -> std::same_as<PhiloxBlock>;
   { sampler.threshold } -> std::convertible_to<std::uint32_t>;
   { sampler.keeps(x) } -> std::same_as<bool>;
 };

@@ -12,24 +12,85 @@ struct PhiloxBlock {
   std::uint32_t word[4];
 };
 
+namespace detail {
+
+inline constexpr std::uint32_t kPhiloxFactor0 = 0xD2511F53u, kPhiloxFactor1 = 0xCD9E8D57u;
+/// What a round's keys have more than those of the round before.
+inline constexpr std::uint32_t kPhiloxWeyl0 = 0x9E3779B9u, kPhiloxWeyl1 = 0xBB67AE85u;
+
+ATTILE_HOST_DEVICE constexpr std::uint64_t wide_product(std::uint32_t x, std::uint32_t y) {
+  return std::uint64_t{x} * y;
+}
+ATTILE_HOST_DEVICE constexpr std::uint32_t upper_word(std::uint64_t x) {
+  return static_cast<std::uint32_t>(x >> 32);
+}
+ATTILE_HOST_DEVICE constexpr std::uint32_t lower_word(std::uint64_t x) {
+  return static_cast<std::uint32_t>(x);
+}
+
+/// Does rounds kFirst to kEnd - 1 of Philox4x32, counted from 0.
+template <int kFirst, int kEnd>
+ATTILE_HOST_DEVICE constexpr PhiloxBlock philox_rounds(PhiloxBlock c, std::uint32_t key0,
+                                                       std::uint32_t key1) {
+  for (int round = kFirst; round < kEnd; ++round) {
+    const std::uint64_t product0 = wide_product(kPhiloxFactor0, c.word[0]);
+    const std::uint64_t product1 = wide_product(kPhiloxFactor1, c.word[2]);
+    c = {{upper_word(product1) ^ c.word[1] ^ (key0 + round * kPhiloxWeyl0), lower_word(product1),
+          upper_word(product0) ^ c.word[3] ^ (key1 + round * kPhiloxWeyl1), lower_word(product0)}};
+  }
+  return c;
+}
+
+}  // namespace detail
+
 /// Returns Philox4x32 of kRounds rounds (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as
 /// easy as 1, 2, 3", SC 2011): a bijection of the counter, keyed by `key0` and `key1`. With 7
 /// rounds or more it passes all tests of BigCrush (table 2 there).
 template <int kRounds>
 ATTILE_HOST_DEVICE constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::uint32_t key0,
                                                     std::uint32_t key1) {
-  PhiloxBlock c = counter;
-  for (int round = 0; round < kRounds; ++round) {
-    const std::uint64_t product0 = std::uint64_t{0xD2511F53u} * c.word[0];
-    const std::uint64_t product1 = std::uint64_t{0xCD9E8D57u} * c.word[2];
-    c = {{static_cast<std::uint32_t>(product1 >> 32) ^ c.word[1] ^ key0,
-          static_cast<std::uint32_t>(product1),
-          static_cast<std::uint32_t>(product0 >> 32) ^ c.word[3] ^ key1,
-          static_cast<std::uint32_t>(product0)}};
-    key0 += 0x9E3779B9u;
-    key1 += 0xBB67AE85u;
-  }
-  return c;
+  return detail::philox_rounds<0, kRounds>(counter, key0, key1);
+}
+
+/// Hold what three rounds make of word 0 of the counter, and of word 1, alone, words 2 and 3 given:
+/// of five of the six products each depends on one of both. So calls in rows and columns share
+/// them, and each has 9 products of 14 left.
+struct alignas(16) PhiloxColumn {
+  std::uint32_t word[4];
+};
+struct PhiloxRow {
+  std::uint32_t word[2];
+};
+/// Return them. `word`: that of the counter; `word2`, `word3`: its other words.
+ATTILE_HOST_DEVICE constexpr PhiloxColumn philox_column(std::uint32_t word, std::uint32_t word2,
+                                                        std::uint32_t word3, std::uint32_t key0,
+                                                        std::uint32_t key1) {
+  using namespace detail;
+  const std::uint64_t a = wide_product(kPhiloxFactor0, word);
+  const std::uint64_t b = wide_product(kPhiloxFactor1, upper_word(a) ^ word3 ^ key1);
+  const std::uint64_t c =
+      wide_product(kPhiloxFactor0, upper_word(b) ^ lower_word(wide_product(kPhiloxFactor1, word2)) ^
+                                       (key0 + kPhiloxWeyl0));
+  return {{lower_word(a), lower_word(b) ^ (key0 + 2 * kPhiloxWeyl0),
+           upper_word(c) ^ (key1 + 2 * kPhiloxWeyl1), lower_word(c)}};
+}
+ATTILE_HOST_DEVICE constexpr PhiloxRow philox_row(std::uint32_t word, std::uint32_t word2,
+                                                  std::uint32_t key0, std::uint32_t key1) {
+  using namespace detail;
+  const std::uint64_t a =
+      wide_product(kPhiloxFactor0, upper_word(wide_product(kPhiloxFactor1, word2)) ^ word ^ key0);
+  return {{upper_word(a) ^ (key1 + kPhiloxWeyl1), lower_word(a)}};
+}
+/// Returns what philox4x32 does of a counter of which these are the parts.
+template <int kRounds>
+ATTILE_HOST_DEVICE constexpr PhiloxBlock philox4x32(const PhiloxColumn& column,
+                                                    const PhiloxRow& row, std::uint32_t key0,
+                                                    std::uint32_t key1) {
+  using namespace detail;
+  const std::uint64_t product = wide_product(kPhiloxFactor1, row.word[0] ^ column.word[0]);
+  const PhiloxBlock third{{upper_word(product) ^ column.word[1], lower_word(product),
+                           column.word[2] ^ row.word[1], column.word[3]}};
+  return philox_rounds<3, kRounds>(third, key0, key1);
 }
 
 }  // namespace attile

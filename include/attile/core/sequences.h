@@ -63,6 +63,9 @@ inline constexpr bool kIsPaged = [] {
 ///   kv_row(kv_origin, row)         the page, and the row there, of key `row` of the sequence with
 ///                                  that kv_origin. It is asked about keys of the sequence alone,
 ///                                  from the first one that a row of the work tile may see on
+///   kv_entry(kv_origin, row), in_pages(entry)  may be left out: kv_row in two steps, reading a
+///                                  table and making a page of what it says. A kernel takes the
+///                                  first one ahead of time, so that nothing waits for the table
 ///   kv_bound(kv_len)               host, may be left out: the most keys that a sequence can have,
 ///                                  given the bound of the arguments
 ///   keys_begin_pages()             host, may be left out: whether each sequence's key 0 is row 0

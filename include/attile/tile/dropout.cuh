@@ -111,6 +111,16 @@ template <class Registers, class Coord, class Sampler>
 inline constexpr bool kKeepsInGroups =
     KeepGroups<Registers>::kKnown&& std::is_same_v<Coord, TileCoord>&& GroupSampler<Sampler>;
 
+/// Calls f(r, c) for each score that this thread holds, row by row.
+template <class Registers, class F>
+ATTILE_DEVICE void for_each_score(const F& f) {
+  ATTILE_UNROLL
+  for (int r = 0; r < Registers::kRegRows; ++r) {
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; ++c) f(r, c);
+  }
+}
+
 /// Holds dropout's decision for each score of a tile that this thread holds, one bit each.
 template <class Registers, class Sampler>
 class KeepBits : ScoreBits<Registers> {
@@ -145,6 +155,11 @@ class KeepBits : ScoreBits<Registers> {
   }
 
   ATTILE_DEVICE bool keep(int r, int c) const { return this->get(r, c); }
+  /// Calls f(r, c, keep) for each score.
+  template <class Coord, class F>
+  ATTILE_DEVICE void for_each(const Coord&, const F& f) const {
+    for_each_score<Registers>([&](int r, int c) { f(r, c, keep(r, c)); });
+  }
   /// Returns dropout(dP) - delta, where dP and delta are those of a score.
   ATTILE_DEVICE float dp_minus_delta(int r, int c, float dp, float delta) const {
     return arch::fma(keep(r, c) ? dp : 0.0f, scale_, -delta);
@@ -164,30 +179,41 @@ class KeepBits<Registers, NoDropout::Sampler> {
   template <class Coord>
   ATTILE_DEVICE KeepBits(const Coord&, const NoDropout::Sampler&) {}
   ATTILE_DEVICE bool keep(int, int) const { return true; }
+  template <class Coord, class F>
+  ATTILE_DEVICE void for_each(const Coord&, const F& f) const {
+    for_each_score<Registers>([&](int r, int c) { f(r, c, true); });
+  }
   ATTILE_DEVICE float dp_minus_delta(int, int, float dp, float delta) const { return dp - delta; }
 };
 
-/// Answers for two scores at once, whose random bits are the halves of a word.
+/// Drops two scores at once, whose random bits are the halves of a word. With t the threshold and x
+/// the bits of a score, which is kept where x >= t, two instructions mark the smaller one of both
+/// sets by all bits of the half, and the other one by none:
+///   t <= 2^15:  max(min(x, t) - t, -1)               marks what is dropped
+///   else:       max(min(x - t, u) - u, -1), u = 2^16 - t   what is kept
+/// The minimum is that of numbers of 16 bits without sign, x - t is modulo 2^16; the maximum has a
+/// sign, and its first operand is -2^15 or more.
 template <class Sampler>
-class KeepHalves {
+class DropHalves {
  public:
-  ATTILE_DEVICE explicit KeepHalves(const Sampler& sampler) {
-    // With a threshold of 0 all are kept: the larger one of x and 1 is at least 1.
-    const std::uint32_t threshold = sampler.threshold >> 16;
-    const std::uint32_t dropped = threshold > 0 ? threshold - 1 : 1;
-    largest_dropped_ = dropped * 0x10001u;
-    minus_dropped_ = (threshold > 0 ? (0u - dropped) & 0xFFFFu : 0) * 0x10001u;
+  ATTILE_DEVICE explicit DropHalves(const Sampler& sampler) {
+    const std::uint32_t t = sampler.threshold >> 16;
+    const bool marks_dropped = t <= 0x8000u;
+    const std::uint32_t marked = marks_dropped ? t : 0x10000u - t;
+    turn_ = marks_dropped ? 0 : marked * 0x10001u;
+    end_ = marked * 0x10001u;
+    minus_end_ = ((0u - marked) & 0xFFFFu) * 0x10001u;
+    unmarked_ = marks_dropped ? ~0u : 0;
   }
-  /// Returns 1 in each half whose score is kept, and 0 in others.
-  ATTILE_DEVICE std::uint32_t ones(std::uint32_t word) const {
-    return arch::add_min_of_halves(arch::max_of_halves(word, largest_dropped_), minus_dropped_,
-                                   0x10001u);
+  /// Returns two elements of 16 bits, with 0 in place of those that are dropped.
+  ATTILE_DEVICE std::uint32_t operator()(std::uint32_t elements, std::uint32_t bits) const {
+    const std::uint32_t distance = arch::add_min_of_halves(bits, turn_, end_);
+    const std::uint32_t marks = arch::add_max_of_signed_halves(distance, minus_end_, ~0u);
+    return elements & (marks ^ unmarked_);
   }
-  /// Returns all bits of each half whose score is kept.
-  ATTILE_DEVICE std::uint32_t mask(std::uint32_t word) const { return ones(word) * 0xFFFFu; }
 
  private:
-  std::uint32_t largest_dropped_, minus_dropped_;
+  std::uint32_t turn_, end_, minus_end_, unmarked_;
 };
 
 /// Makes the same random bits as KeepGroups of a transposed tile, and calls f(r, c, pair) for two
@@ -210,13 +236,12 @@ ATTILE_DEVICE void for_each_transposed_pair(const TileCoord& coord, const Sample
       });
 }
 
-/// Holds dropout's decisions for the scores of a transposed tile as random bits until P is
-/// computed. Each decision then becomes the sign of its P: a dropped score has -P. No register has
-/// to keep the decisions from then until dP is there. With P before the sign,
+/// Makes dropout's decisions for the scores of a transposed tile where P is computed. Each decision
+/// becomes the sign of its P: a dropped score has -P. No register has to keep the decisions until
+/// dP is there. With P before the sign,
 ///   dropout(P) = max(signed P, 0),   dS = (signed P + P) / 2 * dP * keep_scale - P * delta.
-/// Every P is also multiplied by keep_scale / 2. kPacked keeps one bit for each score until then,
-/// not 16: fewer registers, more instructions.
-template <class Registers, class Sampler, bool kPacked>
+/// Every P is also multiplied by keep_scale / 2.
+template <class Registers, class Sampler>
 class KeepSigns {
  public:
   static constexpr bool kSigns = true;
@@ -224,28 +249,20 @@ class KeepSigns {
   static constexpr float kDvScale = 2.0f;
 
   KeepSigns() = default;
-  /// Makes the decisions. Units    coord: as for KeepGroups. Scope    all lanes of a warp.
-  ATTILE_DEVICE KeepSigns(const TileCoord& coord, const Sampler& sampler) : sampler_(sampler) {
-    const KeepHalves<Sampler> keep(sampler);
-    for_each_transposed_pair<Registers>(coord, sampler, [&](int r, int c, std::uint32_t pair) {
-      const int i = r / 2 * Registers::kRegCols + c;
-      if constexpr (kPacked) {
-        words_[i / 16] |= keep.ones(pair) << (i % 16);
-      } else {
-        words_[i] = pair;
-      }
+  ATTILE_DEVICE explicit KeepSigns(const Sampler& sampler) : sampler_(sampler) {}
+
+  /// Calls f(r, c, keep) for each score. Units    coord: as for KeepGroups.
+  /// Scope    all lanes of a warp.
+  template <class F>
+  ATTILE_DEVICE void for_each(const TileCoord& coord, const F& f) const {
+    for_each_transposed_pair<Registers>(coord, sampler_, [&](int r, int c, std::uint32_t pair) {
+      f(r, c, sampler_.keeps(pair << 16));
+      f(r + 1, c, sampler_.keeps(pair));
     });
-    for (std::uint32_t& word : words_) word = arch::opaque(word);
   }
 
   /// Returns the base-2 logarithm of the factor of P.
   ATTILE_DEVICE float log2_factor() const { return arch::log2(0.5f * sampler_.keep_scale()); }
-  /// Returns whether a score is kept.
-  ATTILE_DEVICE bool keep(int r, int c) const {
-    const int i = r / 2 * Registers::kRegCols + c;
-    if constexpr (kPacked) return (words_[i / 16] >> (i % 16 + r % 2 * 16) & 1u) != 0;
-    return sampler_.keeps(r % 2 == 0 ? words_[i] << 16 : words_[i]);
-  }
   /// Returns delta * 2 / keep_scale, the scaled_delta of `ds`.
   ATTILE_DEVICE float scaled(float delta) const {
     return delta * (2.0f * arch::reciprocal(sampler_.keep_scale()));
@@ -257,8 +274,6 @@ class KeepSigns {
   }
 
  private:
-  static constexpr int kPairs = Registers::kRegRows / 2 * Registers::kRegCols;
-  Array<std::uint32_t, (kPacked ? ceil_div(kPairs, 16) : kPairs)> words_ = {};
   Sampler sampler_;
 };
 
@@ -306,23 +321,26 @@ ATTILE_DEVICE void drop(Registers& p, const Coord& coord, const Sampler& sampler
 }
 
 /// Does the same for P as a left operand of 16-bit elements, whose pieces are groups of eight
-/// scores: masks of its words need no predicate and no selection for each score.
+/// scores. `columns(i)`: sampler.column of the group of columns i of the tile.
 /// Units    coord: as for KeepGroups. Scope    all lanes of a warp.
 ///   tile::RegisterLeft<T, Scores> p_left(s_frag);
-///   tile::drop(p_left, coord, sampler);
-template <class T, class Registers, class Sampler>
+///   tile::drop(p_left, coord, sampler, columns);
+template <class T, class Registers, class Sampler, class Columns>
 ATTILE_DEVICE void drop(RegisterLeft<T, Registers>& p, const TileCoord& coord,
-                        const Sampler& sampler) {
+                        const Sampler& sampler, const Columns& columns) {
   static_assert(Registers::kRegRows == 2 && sizeof(T) == 2,
                 "attile::tile::drop: an operand of 16-bit elements, of which a warp has 16 rows");
-  const std::uint32_t row_group = Sampler::row_group(coord.row0 + Registers::row(0));
-  const std::uint32_t col_group = sampler.col_group(coord.col0 + Registers::col(0));
-  const KeepHalves<Sampler> keep(sampler);
+  const PhiloxRow row =
+      sampler.row(coord.batch, coord.head, Sampler::row_group(coord.row0 + Registers::row(0)));
+  const DropHalves<Sampler> drop_halves(sampler);
   ATTILE_UNROLL
   for (int k = 0; k < Registers::kRegCols / 4; ++k) {
-    const PhiloxBlock random = sampler.group(coord.batch, coord.head, row_group, col_group + 4 * k);
+    const PhiloxBlock random = sampler.group(columns(Registers::col(0) / 2 + 4 * k), row);
     ATTILE_UNROLL
-    for (int i = 0; i < 4; ++i) p.word(0, k, i % 2 * 2 + i / 2) &= keep.mask(random.word[i]);
+    for (int i = 0; i < 4; ++i) {
+      std::uint32_t& word = p.word(0, k, i % 2 * 2 + i / 2);
+      word = drop_halves(word, random.word[i]);
+    }
   }
 }
 

@@ -44,15 +44,29 @@ struct PagedMatrix {
   int vectors;  ///< see Matrix
 
   ATTILE_DEVICE bool has_row(int row) const { return first_row <= row && row < rows; }
-  /// Returns the page, and the row there, of a row that is there.
-  ATTILE_DEVICE RowOrigin page_row(int row) const { return sequences.kv_row(origin, row); }
   /// Points to an element of a row that is there.
-  ATTILE_DEVICE T* at(int row, int col) const { return at(page_row(row), col); }
-  ATTILE_DEVICE T* at(RowOrigin in_page, int col) const {
-    // A product with an unsigned number takes half the instructions.
-    return pages.data + static_cast<unsigned>(in_page.batch) * pages.batch_stride +
-           static_cast<unsigned>(in_page.row) * pages.row_stride + col;
+  ATTILE_DEVICE T* at(int row, int col) const { return at(entry(row), col); }
+  /// Does the same in two steps: `entry` reads memory, and nothing of what it returns is used
+  /// before `at`.
+  ATTILE_DEVICE RowOrigin entry(int row) const {
+    if constexpr (kHasEntries) {
+      return sequences.kv_entry(origin, row);
+    } else {
+      return sequences.kv_row(origin, row);
+    }
   }
+  ATTILE_DEVICE T* at(RowOrigin entry, int col) const {
+    RowOrigin found = entry;
+    if constexpr (kHasEntries) found = sequences.in_pages(entry);
+    // A product with an unsigned number takes half the instructions.
+    return pages.data + static_cast<unsigned>(found.batch) * pages.batch_stride +
+           static_cast<unsigned>(found.row) * pages.row_stride + col;
+  }
+
+ private:
+  static constexpr bool kHasEntries = requires(const SequencesType& s, RowOrigin origin) {
+    { s.in_pages(s.kv_entry(origin, 0)) } -> std::same_as<RowOrigin>;
+  };
 };
 
 /// Refers to a matrix whose columns are col_stride apart, which is 1 where it has `vectors`.
@@ -94,12 +108,14 @@ concept RowSource = requires(const M& matrix, int row) {
 /// one after another: then this holds nothing.
 template <bool kPaged, int kThreads, int kRows, int kSide>
 struct PageRows {
+  PageRows() = default;
   template <class M>
   ATTILE_DEVICE PageRows(const M&, int, unsigned) {}
 };
 
 /// Of the rows that a warp copies in kSide steps each lane asks for the page of one. Instead of a
-/// row that is not there it asks for one that is.
+/// row that is not there it asks for one that is. They may be asked for long before the tile is
+/// copied: what memory says is used by Pointers alone.
 /// Scope    all lanes of a warp, whose `number` among the threads begins at a multiple of 32.
 template <int kThreads, int kRows, int kSide>
 class PageRows<true, kThreads, kRows, kSide> {
@@ -107,28 +123,46 @@ class PageRows<true, kThreads, kRows, kSide> {
   static constexpr int kStep = kThreads / kSide;      // rows from step to step
   static constexpr int kRowsOfStep = kLanes / kSide;  // of a warp
   static constexpr int kSteps = ceil_div(kRows, kStep);
+  static constexpr int kAsked = ceil_div(kSteps, kSide);  // rows that a lane asks for
 
  public:
+  PageRows() = default;
   template <class M>
   ATTILE_DEVICE PageRows(const M& matrix, int row0, unsigned number) {
     if (matrix.first_row >= matrix.rows) return;
     const int lane = static_cast<int>(number) % kLanes;
     const int first = row0 + (static_cast<int>(number) - lane) / kSide;  // the warp's
     ATTILE_UNROLL
-    for (int i = 0; i < ceil_div(kSteps, kSide); ++i) {
-      const int step = i * kSide + lane / kRowsOfStep;
+    for (int i = 0; i < kAsked; ++i) {
+      const int step = min(i * kSide + lane / kRowsOfStep, kSteps - 1);
       const int row = first + lane % kRowsOfStep + step * kStep;
-      found_[i] = matrix.page_row(max(min(row, matrix.rows - 1), matrix.first_row));
+      entries_[i] = matrix.entry(max(min(row, matrix.rows - 1), matrix.first_row));
     }
   }
-  /// Returns the page, and the row there, of this lane's row in a step, a constant.
-  ATTILE_DEVICE RowOrigin get(int step) const {
-    const int lane = arch::thread_index() % kLanes;
-    return arch::shuffle_words(found_[step / kSide], step % kSide * kRowsOfStep + lane / kSide);
-  }
+
+  /// Points to the rows that each lane has asked for, in one matrix: an address is made once for
+  /// all lanes that copy its row.
+  template <class T>
+  class Pointers {
+   public:
+    template <class M>
+    ATTILE_DEVICE Pointers(const M& matrix, const PageRows& page_rows) {
+      ATTILE_UNROLL
+      for (int i = 0; i < kAsked; ++i) to_rows_[i] = matrix.at(page_rows.entries_[i], 0);
+    }
+    /// Points to the row that this lane copies in a step, a constant.
+    ATTILE_DEVICE T* get(int step) const {
+      const int lane = arch::thread_index() % kLanes;
+      const int from = step % kSide * kRowsOfStep + lane / kSide;
+      return arch::shuffle_words(to_rows_[step / kSide], from);
+    }
+
+   private:
+    Array<T*, kAsked> to_rows_;
+  };
 
  private:
-  Array<RowOrigin, ceil_div(kSteps, kSide)> found_ = {};
+  Array<RowOrigin, kAsked> entries_ = {};
 };
 
 /// Goes down the rows of a matrix, kStep of them at a time, in one column. It is made from the
@@ -165,17 +199,15 @@ class RowCursor<PagedMatrix<T, S>, kStep, Pages> {
  public:
   ATTILE_DEVICE RowCursor(const PagedMatrix<T, S>& matrix, const Pages& page_rows, int row0,
                           int row, unsigned col)
-      : matrix_(matrix), page_rows_(page_rows), row_(row0 + row), col_(col) {}
+      : matrix_(matrix), pointers_(matrix, page_rows), row_(row0 + row), col_(col) {}
 
   ATTILE_DEVICE bool has_row(int passed) const { return matrix_.has_row(row_ + passed); }
-  ATTILE_DEVICE T* get(int passed) const {
-    return matrix_.at(page_rows_.get(passed / kStep), 0) + col_;
-  }
+  ATTILE_DEVICE T* get(int passed) const { return pointers_.get(passed / kStep) + col_; }
   ATTILE_DEVICE void advance() {}
 
  private:
   const PagedMatrix<T, S>& matrix_;
-  const Pages& page_rows_;
+  typename Pages::template Pointers<T> pointers_;
   int row_;
   unsigned col_;
 };

@@ -221,11 +221,10 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& s
 }
 
 /// Begins to load the same rows of K and of V, which lie in the same rows of their pages.
-template <int kThreads, class KTile, class VTile, RowSource K, RowSource V>
+/// Shapes   page_rows: the PageRows of the tile of K.
+template <int kThreads, class KTile, class VTile, RowSource K, RowSource V, class Pages>
 ATTILE_DEVICE void load_async(const KTile& k_shared, const K& k, const VTile& v_shared, const V& v,
-                              int row0, int number) {
-  using Pages = PageRowsOf<K, kThreads, KTile>;
-  const Pages page_rows(k, row0, number);
+                              int row0, int number, const Pages& page_rows) {
   load_async<kThreads>(k_shared, k, row0, number, page_rows);
   if constexpr (std::same_as<Pages, PageRowsOf<V, kThreads, VTile>>) {
     load_async<kThreads>(v_shared, v, row0, number, page_rows);

@@ -25,13 +25,13 @@ namespace attile {
 ATTILE_DEVICE float probability(float s, float scale, float lse) {
   return arch::exp2((s * scale - lse) * kLog2e);
 }
-/// Returns P of the score in registers (r, c) as the first half of a step leaves it for the second
-/// one: with tile::KeepSigns with that factor, and with the sign of dropout's decision.
+/// Returns P as the first half of a step leaves it for the second one: with tile::KeepSigns with
+/// that factor, and with the sign of dropout's decision.
 template <class Keep>
-ATTILE_DEVICE float probability(float s, float scale, float lse, const Keep& keep, int r, int c) {
+ATTILE_DEVICE float probability(float s, float scale, float lse, const Keep& keep, bool is_kept) {
   if constexpr (Keep::kSigns) {
     const float p = arch::exp2(arch::fma(s * scale - lse, kLog2e, keep.log2_factor()));
-    return keep.keep(r, c) ? p : -p;
+    return is_kept ? p : -p;
   } else {
     return probability(s, scale, lse);
   }
@@ -225,17 +225,13 @@ ATTILE_DEVICE void probabilities_and_factor(Edge edge, Registers& p_frag, Regist
   // P of a score of -inf is 0; where its derivative is NaN, their product has to be 0, too.
   constexpr bool kHides = kMayHide<S> && kNeedsScores<S>;
   with_modifier<true>(p_frag, p, coord, elements, [&](const auto& modifier) {
-    ATTILE_UNROLL
-    for (int r = 0; r < Registers::kRegRows; ++r) {
-      const float row_lse = lse[Registers::row(r)];
-      ATTILE_UNROLL
-      for (int c = 0; c < Registers::kRegCols; ++c) {
-        const auto modified = modifier(p_frag.at(r, c), r, c);
-        const float prob = probability(modified.value, score_scale, row_lse, keep, r, c);
-        p_frag.at(r, c) = Keep::kSigns || keep.keep(r, c) ? prob : 0.0f;
-        factor.at(r, c) = kHides && modified.value == -kInf ? 0.0f : prob * modified.derivative;
-      }
-    }
+    keep.for_each(coord, [&](int r, int c, bool is_kept) {
+      const auto modified = modifier(p_frag.at(r, c), r, c);
+      const float prob =
+          probability(modified.value, score_scale, lse[Registers::row(r)], keep, is_kept);
+      p_frag.at(r, c) = Keep::kSigns || is_kept ? prob : 0.0f;
+      factor.at(r, c) = kHides && modified.value == -kInf ? 0.0f : prob * modified.derivative;
+    });
   });
   if (edge) {
     if constexpr (IntervalMask<MaskInTiles<typename Params::MaskType>>) {
@@ -327,15 +323,11 @@ struct RowValues {
 /// Computes the first half of the fast path: S, with -inf where it is hidden, -> P, which is also
 /// the factor of dS. The second half is `gradient_of_factor`. `keep`: see probabilities_and_factor.
 template <class Registers, class Keep>
-ATTILE_DEVICE void fast_probabilities(Registers& p_frag, float scale,
+ATTILE_DEVICE void fast_probabilities(Registers& p_frag, float scale, const tile::TileCoord& coord,
                                       const RowValues<Registers>& lse, const Keep& keep) {
-  ATTILE_UNROLL
-  for (int r = 0; r < Registers::kRegRows; ++r) {
-    ATTILE_UNROLL
-    for (int c = 0; c < Registers::kRegCols; ++c) {
-      p_frag.at(r, c) = probability(p_frag.at(r, c), scale, lse.x[r], keep, r, c);
-    }
-  }
+  keep.for_each(coord, [&](int r, int c, bool is_kept) {
+    p_frag.at(r, c) = probability(p_frag.at(r, c), scale, lse.x[r], keep, is_kept);
+  });
 }
 
 /// Begins scores at half, before their product is added: s <- -LSE / (2 scale), in raw scores.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <attile/arch/attributes.h>
 #include <attile/arch/math.h>
 #include <attile/core/config.h>
 #include <attile/core/math.h>
@@ -32,23 +31,19 @@ struct Log2Lse {
 };
 
 /// Does what fast_probabilities does, with `scale_log2` and the LSE of a Log2Lse.
-template <class Registers, class RowStatistics, class Keep>
-ATTILE_DEVICE void fast_log2_probabilities(Registers& p_frag, float scale_log2,
+template <class Registers, class Coord, class RowStatistics, class Keep>
+ATTILE_DEVICE void fast_log2_probabilities(Registers& p_frag, float scale_log2, const Coord& coord,
                                            const RowStatistics& lse, const Keep& keep) {
-  ATTILE_UNROLL
-  for (int r = 0; r < Registers::kRegRows; ++r) {
-    ATTILE_UNROLL
-    for (int c = 0; c < Registers::kRegCols; ++c) {
-      float& x = p_frag.at(r, c);
-      const float exponent = arch::fma(x, scale_log2, -lse.x[r]);
-      if constexpr (Keep::kSigns) {
-        const float p = arch::exp2(exponent + keep.log2_factor());
-        x = keep.keep(r, c) ? p : -p;
-      } else {
-        x = arch::exp2(exponent);
-      }
+  keep.for_each(coord, [&](int r, int c, bool is_kept) {
+    float& x = p_frag.at(r, c);
+    const float exponent = arch::fma(x, scale_log2, -lse.x[r]);
+    if constexpr (Keep::kSigns) {
+      const float p = arch::exp2(exponent + keep.log2_factor());
+      x = is_kept ? p : -p;
+    } else {
+      x = arch::exp2(exponent);
     }
-  }
+  });
 }
 
 }  // namespace attile

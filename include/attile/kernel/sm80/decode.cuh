@@ -5,7 +5,6 @@
 #include <attile/arch/attributes.h>
 #include <attile/arch/bulk_tensor.cuh>
 #include <attile/arch/grid_dependency.cuh>
-#include <attile/arch/shared_memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/config.h>
@@ -14,6 +13,7 @@
 #include <attile/kernel/decode/merge_parts.cuh>
 #include <attile/kernel/decode/split_schedule.cuh>
 #include <attile/kernel/forward/forward_kernel.cuh>
+#include <attile/kernel/sm80/decode_loads.cuh>
 #include <attile/kernel/sm80/decode_traits.cuh>
 #include <attile/kernel/sm80/merge_warps.cuh>
 #include <attile/tile/dropout.cuh>
@@ -47,9 +47,10 @@
 // that have the same rows are merged, and become O and LSE, or the state of the part; between these
 // no group waits for another one.
 //
-// With Traits::kPairs, for fp8 on devices that cannot convert it, the two warps of a group share its
-// 32 rows instead: each makes S of half of its keys, and O of half of the columns, so that a key is
-// converted once. They tell each other the maxima, and P, through shared memory.
+// With Traits::kPairs, for fp8 on devices that cannot convert it, the two warps of a group share
+// its 32 rows instead: each makes S of half of the group's keys, and O of half of the columns, so
+// that a key is converted once. They tell each other the maxima, and P, through shared memory, and
+// at the end of a part, half of O.
 //
 // Four warps of one group that divide 64 rows are a warpgroup: in code for 90a it multiplies these
 // rows by wgmma, which reads K and V from shared memory once for all of them (kByWarpgroup).
@@ -58,22 +59,23 @@
 // reads one, with the next tiles of the part and of the part after it, so that a block whose part
 // ends has the next one's first tiles in flight: those of one further part at most. The copies of a
 // tile of K and V are one commit group of cp.async; with the first tile of a part come the block's
-// rows of Q, for which there are two stages; or there is one, which Traits::kMergesInQ, and the rows
-// of a part after the block's first one come when the part before is written. K and V in fp8 lie in their stages as they are in
-// device memory, and become fp16 when a warp loads the pieces of a product (mma_operands.cuh), and
-// queries in bf16 once for each part (Traits::kScalesQueries).
+// rows of Q, for which there are two stages. Where there is one, states are merged in it
+// (Traits::kMergesInQ), and Q of later parts is loaded when that has been done. K and V in fp8 lie
+// in their stages as they are in device memory, and become fp16 when a warp loads the pieces of a
+// product (mma_operands.cuh), and queries in bf16 once for each part (Traits::kScalesQueries).
 //
 // Barriers
 //   barrier_of_group (a warp barrier where a group is one warp): a tile has arrived before others
 //     of the group read it; all of them have read it before the next one replaces it
 //   fence_async_proxy, in compute_part: what a thread has copied of K, V and Q is there before
 //     wgmma reads it
-//   of a pair, in compute_tile: both have written their maxima, and then P, before they are read;
-//     what is at the end of a tile is before they are written again
+//   of a pair, which is barrier_of_group, in compute_tile: both have written their maxima, and then
+//     P, before they are read; and in part_pairs, the same of half of O
 //   of the block, in compute_part: Q and the first tile have arrived before others read them; and
 //     where Q becomes fp16 a second one: Q in fp16 has been written before others read it
-//   of the block, in merge_warps: Q and P have been read before states replace them, and the sums of
-//     a pair likewise; states are written before others read them; they are read before
+//   of the block, in part_pairs, and in merge_warps where there is one stage of Q or pairs: Q and P
+//     have been read before O replaces them
+//   of the block, in merge_warps: states are written before others read them; they are read before
 //     the next columns' or the next part's are written, the last reads of Q are done before its
 //     stage is filled again, and a part is written before a ticket says so
 //   15 (any_thread), in SplitSchedule, with more sequences than a warp has lanes: the warps' sums
@@ -83,174 +85,6 @@
 //     it has been used before that of the next part replaces it
 
 namespace attile::sm80 {
-
-/// Whether the products of 64 rows are those of a warpgroup, in code that has them.
-template <class Traits>
-inline constexpr bool kByWarpgroup = Traits::kIsWarpgroup&& arch::kHasWarpgroups;
-
-/// Says whether all warps divide the keys of a part.
-template <class Traits>
-ATTILE_DEVICE bool divides_keys(const DecodeParams<Traits>& p, const SplitPart& part) {
-  return Traits::kGroupWarps == 1 ||
-         (part.rows <= Traits::kWarpRows && p.splits != Splits::Kind::kFixed);
-}
-
-/// Loads Q of the block's parts, and K and V of this thread's key group, ahead of the products.
-/// Scope    all threads of the block take the same steps, at times of their group's own.
-template <class Traits>
-class TileLoads {
-  static constexpr int kStages = Traits::kStages;
-  using T = typename Traits::ElementType;
-  using K = typename Traits::K;
-
- public:
-  ATTILE_DEVICE TileLoads(const DecodeParams<Traits>& p, unsigned char* shared)
-      : p_(p), shared_(shared), schedule_(p) {}
-
-  /// Goes to the block's first part (SplitSchedule::begin).
-  ATTILE_DEVICE void begin(int block, bool warms_up) {
-    number_ = -1;
-    loaded_ = used_ = 0;
-    schedule_.begin(block, shared_, warms_up);
-    enter_part();
-  }
-
-  /// Sets the block's next part; returns false after the last one. From then on load_ahead may load
-  /// Q of the part after it, into the stage of the part before it.
-  /// Barriers all threads are past the last barrier of merge_warps of the part before.
-  ATTILE_DEVICE bool begin_part(SplitPart& part) {
-    if (!has_part_) return false;
-    part = part_;
-    is_begun_ = true;
-    q_ = q_stage();
-    if constexpr (Traits::kQStages == 1) {
-      // The first part's Q comes with its first tile.
-      awaits_q_ = number_ > 0 && part.at.kv_tiles.first < part.at.kv_tiles.last;
-      if (awaits_q_) {
-        load_q(q_);
-        arch::async_copy_commit();
-      }
-    }
-    return true;
-  }
-  /// Sets what of a part its loads do not need (SplitSchedule::complete).
-  ATTILE_DEVICE void complete(SplitPart& part) const { schedule_.complete(part); }
-  /// Loads tiles while a stage is free, of the part that is computed and of the one after it.
-  ATTILE_DEVICE void load_ahead() {
-    for (;;) {
-      for (; tile_ < part_.at.kv_tiles.last && loaded_ - used_ < kStages; ++tile_) load_tile();
-      if (tile_ < part_.at.kv_tiles.last || !is_begun_) return;
-      enter_part();
-    }
-  }
-  /// Waits until this thread's copies of the next tile have landed, and those of the part's Q with
-  /// its first one. Where not all stages are loaded, it waits for all that are: how many are in
-  /// flight is no constant then. That is so in the last tiles of a block, and where parts have
-  /// fewer tiles than there are stages. Barriers one after, before copies of other threads are
-  /// read.
-  ATTILE_DEVICE void await_tile() {
-    const bool awaits_all = Traits::kQStages == 1 && awaits_q_;
-    awaits_q_ = false;
-    if (loaded_ - used_ == kStages && !awaits_all) {
-      arch::async_copy_wait<kStages - 1>();
-    } else {
-      arch::async_copy_wait<0>();
-    }
-  }
-  /// Frees the stage of a tile after its last read. Scope    all threads of the group.
-  ATTILE_DEVICE void release_tile() {
-    barrier_of_group();  // all have read the tile before the next one replaces it
-    ++used_;
-  }
-
-  /// Return the part's Q, and the next tile of K and V, in shared memory. scaled_q is Q after
-  /// scale_to_half, in the same memory.
-  ATTILE_DEVICE typename Traits::QTile q() const { return q_; }
-  ATTILE_DEVICE typename Traits::ScaledQTile scaled_q() const { return {q_.data}; }
-  ATTILE_DEVICE typename Traits::KTile k() const { return {stage(used_)}; }
-  ATTILE_DEVICE typename Traits::VTile v() const { return {stage(used_) + Traits::KTile::kBytes}; }
-
-  ATTILE_DEVICE static int group() { return arch::thread_index() / Traits::kGroupThreads; }
-  ATTILE_DEVICE static void barrier_of_group() {
-    if constexpr (Traits::kGroupWarps == 1) {
-      arch::warp_barrier();
-    } else {
-      arch::barrier(1 + group(), Traits::kGroupThreads);
-    }
-  }
-
- private:
-  /// Goes on to the next part, if there is one.
-  ATTILE_DEVICE void enter_part() {
-    ++number_;
-    is_begun_ = false;
-    has_part_ = schedule_.next(part_);
-    if (has_part_) tile_ = part_.at.kv_tiles.first;
-  }
-  ATTILE_DEVICE void load_tile() {
-    const int key = tile_ * Traits::kBc + group() * Traits::kGroupKeys;
-    const int thread = arch::thread_index() % Traits::kGroupThreads;
-    const typename Traits::KTile k_smem{stage(loaded_)};
-    const typename Traits::VTile v_smem{stage(loaded_) + Traits::KTile::kBytes};
-    tile::load_async<Traits::kGroupThreads>(k_smem, p_.k_of(part_.at), v_smem, p_.v_of(part_.at),
-                                            key, thread);
-    if (tile_ == part_.at.kv_tiles.first && (Traits::kQStages > 1 || number_ == 0)) {
-      load_q(q_stage());
-    }
-    arch::async_copy_commit();
-    ++loaded_;
-  }
-
-  /// Loads the packed rows of a part, for warps that have any of them, or for the product of all;
-  /// rows and columns that there are not become 0.
-  ATTILE_DEVICE void load_q(const typename Traits::QTile& q_smem) const {
-    using Layout = typename Traits::QTile::Layout;
-    constexpr int kUnit = Layout::kUnitElements;
-    const RowOrigin origin = p_.q_origin(part_.at);
-    const auto row_of = [&](int r) {
-      const auto [row, head] = p_.packed_heads.divmod(part_.packed_row0 + r);
-      return p_.q.tensor.row(origin.batch, part_.at.head + head, std::int64_t{origin.row} + row);
-    };
-    // A part without rows, of a warm-up pass, leaves this memory to the schedule.
-    const bool is_whole = (kByWarpgroup<Traits> || Traits::kPairs) && part_.rows > 0 &&
-                          !divides_keys(p_, part_);
-    const int units =
-        (is_whole ? Traits::kBr : round_up(part_.rows, Traits::kWarpRows)) * Layout::kUnits;
-    for (int i = arch::thread_index(); i < units; i += Traits::kThreads) {
-      const int r = i / Layout::kUnits, col = i % Layout::kUnits * kUnit;
-      const bool there = r < part_.rows && col < p_.head_dim;
-      const T* const from = row_of(r < part_.rows ? r : 0) + (there ? col : 0);
-      if (p_.q.vectors != 0) {
-        tile::copy_left_async<K>(q_smem, r, i % Layout::kUnits, from, there);
-      } else {
-        for (int e = 0; e < kUnit; ++e) {
-          tile::left_element<K>(q_smem, r, col + e) =
-              there && col + e < p_.head_dim ? from[e] : from_float<T>(0.0f);
-        }
-      }
-    }
-  }
-
-  ATTILE_DEVICE typename Traits::QTile q_stage() const {
-    return {shared_ + number_ % Traits::kQStages * Traits::QTile::kBytes};
-  }
-  ATTILE_DEVICE unsigned char* stage(int number) const {
-    return shared_ + Traits::kQBytes + group() * Traits::kGroupBytes +
-           number % kStages * Traits::kStageBytes;
-  }
-
-  const DecodeParams<Traits>& p_;
-  unsigned char* shared_;
-  SplitSchedule<Traits> schedule_;
-  SplitPart part_{};            // the part whose tiles are loaded
-  bool has_part_ = false;       // whether there is one
-  bool is_begun_ = false;       // whether it is also the one that is computed
-  bool awaits_q_ = false;       // whether Q of the one that is computed was loaded after its tiles
-  int number_ = -1;             // of that part among the block's
-  int tile_ = 0;                // of that part: the next one to load
-  typename Traits::QTile q_{};  // of the part that is computed
-  int loaded_ = 0, used_ = 0;   // tiles
-};
 
 /// Takes a tile into the state of the warp's rows, by the forward pass of FlashAttention-2 (arXiv
 /// 2307.08691, Algorithm 1; the lines named are its) over each state's keys.
@@ -298,9 +132,8 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
     tile::stage(p_smem, s_frag);
     pair.barrier();  // both have written P before either of them reads it
     const tile::SharedLeft p_left(p_smem, Traits::PairOutputs::warp_row());
-    const auto v_right =
-        tile::in_unit(tile::SharedRight(loads.v(), Traits::PairOutputs::warp_col()));
-    tile::multiply<T>(state.o, p_left, v_right);  // line 10
+    const tile::SharedRight v_right(loads.v(), Traits::PairOutputs::warp_col());
+    tile::multiply<T>(state.o, p_left, tile::in_unit(v_right));  // line 10
     state.give(o_frag, softmax);
   } else {
     softmax.template step_exactly<Factor>(s_frag, o_frag, scale_log2);  // line 9
@@ -336,7 +169,10 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
 
   ATTILE_UNROLL_BY(1)
   for (int tile = tiles.first;; ++tile) {  // line 6
-    loads.load_ahead();                    // line 7
+    // Where keys lie in pages the schedule alone warms up. This is said here and not by the caller,
+    // where the compiler made two groups of the 24 loads of a merge (bench/log/tuning-decode.md).
+    if (warms_up && Traits::Params::kPaged) return;
+    loads.load_ahead();  // line 7
     // The first tiles are in flight while this reads and divides.
     if (tile == tiles.first) loads.complete(part);
     if (warms_up) return;
@@ -407,9 +243,6 @@ ATTILE_DEVICE void forward_block(const DecodeParams<Traits>& p, int block, unsig
     }
     loads.begin(block, warms_up);
     for (SplitPart part; loads.begin_part(part);) {
-      // Where keys lie in pages, an instance of compute_part that warms up would leave loads too
-      // few registers, so that the schedule alone warms up.
-      if (warms_up && Traits::Params::kPaged) break;
       compute_part<Traits>(p, part, loads, shared, warms_up);
       if (warms_up) break;
     }

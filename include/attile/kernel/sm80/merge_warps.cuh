@@ -24,9 +24,9 @@ namespace attile::sm80 {
 /// kDividesKeys  all warps have the same 16 rows and divide the keys of a step, so that each has a
 ///               state of its own; else the warps of a group divide the rows and have the same
 ///               keys, so that a row has a state in each group.
-/// With Traits::kPairs the two warps of a group have the same rows and keys, and divide the columns.
-/// Registers number the rows of all warps, one warp's after another's: row i of state s is register
-/// row s * kRows + i.
+/// With Traits::kPairs the two warps of a group have the same rows and keys, and divide the
+/// columns. Registers number the rows of all warps, one warp's after another's: row i of state s is
+/// register row s * kRows + i.
 template <class Traits, bool kDividesKeys>
 struct WarpShare {
   static constexpr bool kDivides = kDividesKeys;
@@ -36,8 +36,8 @@ struct WarpShare {
   static constexpr int kKeys = Traits::kBc / kStates;                           ///< of a step
   using Scores = std::conditional_t<kInPairs, typename Traits::PairScores,
                                     typename Traits::template ScoreRegisters<kKeys>>;
-  using Outputs = std::conditional_t<kInPairs, typename Traits::PairOutputs,
-                                     typename Traits::OutputRegisters>;
+  using Outputs =
+      std::conditional_t<kInPairs, typename Traits::PairOutputs, typename Traits::OutputRegisters>;
 
   /// Returns the state that this warp's rows belong to.
   ATTILE_DEVICE static int state() { return Scores::warp_row() / kRows; }

@@ -114,8 +114,6 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
            kNeverFalls<typename P::ScoreModType> && !kModifierGradient &&
            kMode == DqMode::kAccumulate && kFits;
   }();
-  /// Whether that keeps the decisions until then as bits, for which there are registers.
-  static constexpr bool kPacksSigns = max(D, Dv) > 64;
   /// Registers of a producer thread. Warps that add staged dQ in order (kBulkDq), of which there
   /// are some on the fast path only, need more than 24, which the consumers then lack. With block
   /// lists the search for the block that adds before (DqOrder::nearest_seen) takes 40, and words as

@@ -36,7 +36,8 @@
 //                                           for it and releases it (skips it). With kWords warp 3
 //                                           (load_words) writes what the score modifier reads for
 //                                           columns or diagonals beside K: K is full when both are
-//                                           there
+//                                           there. So does it with kDropoutColumns, beside V
+//                                           (write_dropout_columns)
 //   loaded V   kLoadedV-   load_kv          transpose_v, which fills V: only with V in fp8
 //              Stages
 //   Q[i]       kQStages    load_q, lane i   consumer i alone
@@ -51,7 +52,7 @@
 //                                           (work_tile_full, work_tile_empty)
 //
 //   (*) Only with kElementStages; else threads read the elements of their scores.
-//   (**) Only with kHasScheduler, which excludes kElementStages and kWords.
+//   (**) Only with kHasScheduler, which excludes kElementStages, kWords and kDropoutColumns.
 //   (***) O in fp32: registers -> device memory.
 //
 // With V in fp8 (kFp8Values) a product wants it transposed. Lane 0 of warp 0 loads V, too, into

@@ -39,9 +39,8 @@ namespace attile::sm90 {
 /// tile i - 1 run at the same time (arXiv 2407.08608, section 3.2), and the maximum of S is found
 /// beside P V. `begin_rows` goes before the loop and makes S and P of the rows' first tile.
 /// `end_rows` comes after it and makes P V of their last tile, and beside that S of the next rows'
-/// first tile, which is worth 5.7 % in the mean of the 18 forward benchmarks of group `peers`
-/// (H200, 2026-11-24, bench/log/tuning-sm90.md). Without kOverlaps P V of each tile comes behind
-/// its own softmax instead: of the first one where its S is made, of the others in their step.
+/// first tile (5.7 % of a forward pass, bench/log/tuning-sm90.md). Without kOverlaps P V of each
+/// tile comes behind its own softmax: of the first where its S is made, of others in their step.
 ///
 /// Register tiles count rows through all warpgroups of a block (tile::MmaTile), and
 /// TmaForwardParams::coord subtracts the 64 * warpgroup_ rows that precede this consumer's.
@@ -50,10 +49,9 @@ namespace attile::sm90 {
 /// forward.cuh ("Skipping", "Deadlock", "Order").
 ///
 /// Where kv_tiles is empty, as no row of these sees a key, begin_rows writes O = 0 and LSE = -inf,
-/// or with a sink LSE = sink.
-/// A row that sees none in tiles that are visited has m = -inf, l = 0 and P = 0 to the end, of
-/// which OnlineSoftmax makes the same (`finish`, `lse`). A tile that the mask hides from a row
-/// leaves its m and l as they were.
+/// or with a sink LSE = sink. A row that sees none in tiles that are visited has m = -inf, l = 0
+/// and P = 0 to the end, of which OnlineSoftmax makes the same (`finish`, `lse`). A tile that the
+/// mask hides from a row leaves its m and l as they were.
 template <class Traits, class Fusion = NoFusion>
 class ForwardConsumer {
   static_assert(Traits::kTeams * Traits::kConsumers <= kMostConsumers,
@@ -289,7 +287,9 @@ class ForwardConsumer {
     constexpr bool kDropsScores = Traits::DropoutType::kEnabled && !Traits::kMasksP;
     if constexpr (kDropsScores) tile::drop(s_frag_, coord(kv_tile), sampler_);
     p_left_ = Probabilities(s_frag_);
-    if constexpr (Traits::kMasksP) tile::drop(p_left_, coord(kv_tile), sampler_);
+    if constexpr (Traits::kMasksP) {
+      drop_in_operand(p_left_, smem_, v_state_.stage, coord(kv_tile), sampler_);
+    }
   }
 
   // The order of consumers, with kOrdersConsumers.

@@ -4,6 +4,7 @@
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
+#include <attile/core/philox.h>
 #include <attile/kernel/sm90/forward_schedule.cuh>
 #include <attile/kernel/sm90/forward_traits.cuh>
 #include <attile/tile/pipeline.cuh>
@@ -66,6 +67,12 @@ struct ForwardMemory {
     return reinterpret_cast<typename Traits::Word*>(data + Traits::kWordOffset +
                                                     stage * Traits::kWordBytes);
   }
+  /// What dropout's decisions about the columns of a stage of V have in common, in groups of four
+  /// columns; only with kDropoutColumns.
+  ATTILE_DEVICE PhiloxColumn* dropout_columns(int stage) const {
+    return reinterpret_cast<PhiloxColumn*>(data + Traits::kDropoutOffset +
+                                           stage * Traits::kDropoutBytes);
+  }
   /// The rows that a warpgroup computes of the block's work tile `number`.
   ATTILE_DEVICE ConsumerRows<Traits>& rows(int warpgroup, unsigned number) const {
     constexpr int kSlots = Traits::kRowBuffers;
@@ -110,7 +117,9 @@ struct ForwardMemory {
       }
       k().init(Traits::kConsumers * kWarps, Traits::kWords != ModifierWords::kNone ? 2 : 1);
       const bool has_transposers = Traits::kFp8Values && !v_is_transposed;
-      v().init(Traits::kConsumers * kWarps, has_transposers ? Traits::kTransposers : 1);
+      v().init(Traits::kConsumers * kWarps, has_transposers           ? Traits::kTransposers
+                                            : Traits::kDropoutColumns ? 2
+                                                                      : 1);
       if constexpr (Traits::kFp8Values) {
         loaded_v().init(Traits::kTransposers);
         for (int stage = 0; stage < Traits::kLoadedVStages; ++stage) is_end_of_v(stage) = false;

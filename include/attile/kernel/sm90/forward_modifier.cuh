@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/index.h>
 #include <attile/core/tile_modifier.h>
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
+#include <attile/tile/dropout.cuh>
 #include <attile/tile/modifier_words.cuh>
 #include <attile/tile/modify.cuh>
+#include <attile/tile/tile_coord.cuh>
 
 #include <type_traits>
 
@@ -40,6 +43,22 @@ ATTILE_DEVICE auto tile_modifier(const TmaForwardParams<Traits>& p,
     using S = std::remove_cvref_t<decltype(p.modifier())>;
     return tile::Modifier<Scores, Coord, S, Math>(coord, p.modifier(), scale);
   }
+}
+
+/// Makes dropout(P) of P, a left operand of 16 bits, with kMasksP. V of the tile has arrived, and
+/// with it the columns. Scope    all lanes of a warp.
+template <class Traits, class Probabilities, class Sampler>
+ATTILE_DEVICE void drop_in_operand(Probabilities& p_left, const ForwardMemory<Traits>& smem,
+                                   int v_stage, const tile::TileCoord& coord,
+                                   const Sampler& sampler) {
+  tile::drop(p_left, coord, sampler, [&](int i) {
+    if constexpr (Traits::kDropoutColumns) {
+      return smem.dropout_columns(v_stage)[i];
+    } else {
+      return sampler.column(coord.batch, coord.head, sampler.col_group(coord.col0) + i);
+    }
+  });
+  if constexpr (Traits::kDropoutColumns) arch::warp_barrier();  // all lanes have read the columns
 }
 
 }  // namespace attile::sm90

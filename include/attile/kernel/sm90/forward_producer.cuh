@@ -18,12 +18,12 @@
 
 // The producer warpgroup of the forward kernel: one thread for K, one for V (a warp each where keys
 // lie in pages), and for each consumer warpgroup one for its Q and one for the elements of its
-// score modifier, if TMA copies these, or a warp for the modifier's words (ModifierWords). Each
-// goes through the block's work tiles by itself; with kHasScheduler, which excludes elements, one
-// more warp makes these (dynamic_schedule.cuh). With V in fp8 warp 0 loads both K and V, and warp
-// 1, and warp 3 where no scheduler runs, transpose V; but where that has been done ahead of the
-// kernel (transpose_v.cuh) V is loaded as in 16 bits. With two teams each has two warps: one loads
-// K and V, the other one makes the work tiles and loads Q.
+// score modifier, if TMA copies these, or a warp for the modifier's words (ModifierWords) or for
+// dropout's columns. Each goes through the block's work tiles by itself; with kHasScheduler, which
+// excludes elements and columns, one more warp makes these (dynamic_schedule.cuh). With V in fp8
+// warp 0 loads both K and V, and warp 1, and warp 3 where no scheduler runs, transpose V; but where
+// that has been done ahead of the kernel (transpose_v.cuh) V is loaded as in 16 bits. With two
+// teams each has two warps: one loads K and V, the other one makes the work tiles and loads Q.
 
 namespace attile::sm90 {
 
@@ -297,6 +297,32 @@ ATTILE_DEVICE void load_words(const TmaForwardParams<Traits>& p, int block,
   }
 }
 
+/// Writes what dropout's decisions about the columns of each tile of V have in common beside the
+/// tile, for which both producers have to wait. Scope    all lanes of a warp, with kDropoutColumns.
+template <class Traits>
+ATTILE_DEVICE void write_dropout_columns(const TmaForwardParams<Traits>& p, int block,
+                                         const ForwardMemory<Traits>& smem) {
+  const auto pipeline = smem.v();
+  typename Traits::VPipeline::State state;
+  for (StaticSchedule<Traits> schedule(p, block); schedule.more(); schedule.next()) {
+    const WorkTile at = schedule.tile();
+    ATTILE_UNROLL_BY(1)
+    for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
+      const int lane = arch::thread_index() % arch::kWarpSize;
+      const auto sampler = p.sampler();
+      const std::uint32_t first = sampler.col_group(p.kv_tile(at, step) * Traits::kBc);
+      pipeline.await_empty(state);
+      ATTILE_UNROLL_BY(1)
+      for (int i = lane; i < Traits::kBc / 4; i += arch::kWarpSize) {
+        smem.dropout_columns(state.stage)[i] = sampler.column(at.sequence, at.head, first + i);
+      }
+      arch::warp_barrier();  // all lanes have written
+      if (lane == 0) pipeline.producer_commit(state);
+      state.advance();
+    }
+  }
+}
+
 /// Runs the producer warpgroup. Scope    all its threads.
 template <class Traits>
 ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
@@ -327,6 +353,9 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
   }
   if constexpr (Traits::kWords != ModifierWords::kNone) {
     if (thread >= 3 * arch::kWarpSize) load_words(p, block, smem);
+  }
+  if constexpr (Traits::kDropoutColumns) {
+    if (thread >= 3 * arch::kWarpSize) write_dropout_columns(p, block, smem);
   }
 }
 

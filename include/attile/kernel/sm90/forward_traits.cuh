@@ -9,6 +9,7 @@
 #include <attile/core/dropout.h>
 #include <attile/core/fp8.h>
 #include <attile/core/math.h>
+#include <attile/core/philox.h>
 #include <attile/core/score_mod.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/problem/kernel_traits.h>
@@ -125,10 +126,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using ProbabilityType = std::conditional_t<kFp8Values, __nv_fp8_e4m3, T>;
   /// Whether dropout masks P as an operand (tile::drop), and not score by score: up to 64 columns
   /// that takes 0.91 to 0.97 of the time. Above it pays where consumers are not ordered, 0.95 to
-  /// 0.99, which was not measured with a modifier (bench/log/tuning-policies.md).
-  static constexpr bool kMasksP =
-      GroupSampler<typename P::DropoutType::Sampler> && !kFp8Values && !kPacksHeads &&
-      (max(D, Dv) <= 64 || (max(D, Dv) <= 128 && kIsIdentity<typename P::ScoreModType>));
+  /// 0.99 (bench/log/tuning-policies.md).
+  static constexpr bool kMasksP = GroupSampler<typename P::DropoutType::Sampler> && !kFp8Values &&
+                                  !kPacksHeads && max(D, Dv) <= 128;
   /// Whether consumers make S one after another (ForwardConsumer). With dropout that makes the
   /// kernel 1.06 times as fast at D = 64, and 1.13 at D = 128 without masks of P
   /// (bench/log/tuning-policies.md). Plain scores gain nothing.
@@ -174,6 +174,12 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Whether one producer thread, the scheduler, makes the work tiles for the others
   /// (DynamicSchedule); else each works them out by itself (StaticSchedule).
   static constexpr bool kHasScheduler = !P::SequencesType::kUniform || TuningType::kCounts;
+  /// Whether a stage of V has beside the tile what dropout's decisions about its columns have in
+  /// common, which a warp of the producer makes that has nothing else to do.
+  static constexpr bool kDropoutColumns = kMasksP && !kHasScheduler && kElementStages == 0 &&
+                                          kWords == ModifierWords::kNone && !kWaitsLate;
+  /// Its bytes: a PhiloxColumn for each group of columns (GroupSampler).
+  static constexpr std::size_t kDropoutBytes = kDropoutColumns ? Bc / 4 * sizeof(PhiloxColumn) : 0;
   static_assert(!TuningType::kCounts || (kElementStages == 0 && !kPacksHeads),
                 "attile::sm90::ForwardTraits: work tiles are counted for rows of one head, and not "
                 "with tiles of a modifier's elements");
@@ -236,7 +242,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// leave for O and Q. The scheduler's work tile and its two barriers are not counted; that all
   /// fits is what the assertion about kSharedBytes says.
   static constexpr std::size_t kRest =
-      kMostTeamBytes - kOOffset - kConsumers * kRowsBytes - kStages * kWordBytes -
+      kMostTeamBytes - kOOffset - kConsumers * kRowsBytes - kStages * (kWordBytes + kDropoutBytes) -
       sizeof(arch::Mbarrier) * 2 *
           (kConsumers * (2 + kElementStages) + 2 * kStages + kLoadedVStages);
   /// Bytes of all columns of O, and whether they fit beside one stage of Q.
@@ -262,7 +268,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
       kOOffset + (kStagesOutput ? kConsumers * OTile::kBytes : 0);
   static constexpr std::size_t kRowsOffset = kQOffset + kConsumers * QPipeline::kBytes;
   static constexpr std::size_t kWordOffset = kRowsOffset + kConsumers * kRowsBytes;
-  static constexpr std::size_t kBarrierOffset = kWordOffset + kStages * kWordBytes;
+  static constexpr std::size_t kDropoutOffset = kWordOffset + kStages * kWordBytes;
+  static constexpr std::size_t kBarrierOffset = kDropoutOffset + kStages * kDropoutBytes;
   /// How many lanes of a warp load K, and V: one, but all where keys lie in pages.
   static constexpr int kKvLanes = kIsPaged<typename P::SequencesType> ? arch::kWarpSize : 1;
   /// The threads that read the scheduler's work tiles, and the barriers of the one that is there. V

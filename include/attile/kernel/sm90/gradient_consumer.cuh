@@ -86,9 +86,10 @@ struct GradientConsumer : ScoreConsumer<Traits> {
                                      p.mask_in_tile(in_full_block(stage.edge)));
       }
       if constexpr (Traits::kLog2Lse) {
-        fast_log2_probabilities(s_by_rows, p.log2_lse.scale_log2, frag.lse, frag.keep);
+        fast_log2_probabilities(s_by_rows, p.log2_lse.scale_log2, this->coord(stage, row), frag.lse,
+                                frag.keep);
       } else {
-        fast_probabilities(s_by_rows, p.scale, frag.lse, frag.keep);
+        fast_probabilities(s_by_rows, p.scale, this->coord(stage, row), frag.lse, frag.keep);
       }
       p_dropped = frag.s;
       if constexpr (!Traits::kSignsP) tile::drop(Rows{p_dropped}, frag.keep);
