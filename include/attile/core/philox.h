@@ -29,10 +29,10 @@ ATTILE_HOST_DEVICE constexpr std::uint32_t lower_word(std::uint64_t x) {
 }
 
 /// Does rounds kFirst to kEnd - 1 of Philox4x32, counted from 0.
-template <int kFirst, int kEnd>
+template <std::uint32_t kFirst, std::uint32_t kEnd>
 ATTILE_HOST_DEVICE constexpr PhiloxBlock philox_rounds(PhiloxBlock c, std::uint32_t key0,
                                                        std::uint32_t key1) {
-  for (int round = kFirst; round < kEnd; ++round) {
+  for (std::uint32_t round = kFirst; round < kEnd; ++round) {
     const std::uint64_t product0 = wide_product(kPhiloxFactor0, c.word[0]);
     const std::uint64_t product1 = wide_product(kPhiloxFactor1, c.word[2]);
     c = {{upper_word(product1) ^ c.word[1] ^ (key0 + round * kPhiloxWeyl0), lower_word(product1),
