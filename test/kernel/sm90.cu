@@ -216,7 +216,7 @@ TEST_CASE("packing pays where tiles would be empty") {
   CHECK(pays(8, 1) == std::pair(true, true));
   CHECK(pays(8, 50) == std::pair(true, true));
   CHECK(pays(8, 64) == std::pair(true, true));     // eight tiles of one group, or four
-  CHECK(pays(8, 192) == std::pair(false, false));  // all whole tiles
+  CHECK(pays(8, 384) == std::pair(false, false));  // all whole tiles
   CHECK(pays(8, 4096) == std::pair(false, false));
   CHECK(pays(1, 1) == std::pair(false, false));
   CHECK(pays(1, 64) == std::pair(false, false));
