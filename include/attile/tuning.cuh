@@ -243,7 +243,7 @@ constexpr int long_sequence(int dim, bool teams = false) {
   return dim > 64 ? 4096 : teams ? 2048 : 1536;
 }
 /// The kv_len from which on `NoMask` does so, instead of a kernel with teams.
-inline constexpr int kLongUnmasked = 1024;
+inline constexpr int kLongUnmasked = 1280;
 /// Says whether a call's rows are so long: by that, or because there are four times as many keys as
 /// queries, where D = 128 takes 0.80 to 1.00 of the time of the other tiles
 /// (bench/log/tuning-decode.md; up to 64 columns are not measured).

@@ -207,8 +207,8 @@ TEST_CASE("packing pays where tiles would be empty") {
   static_assert(Kernel128::kBr != Packed128::kBr);
   Args args;
   args.kv_heads = 1;
-  const auto pays = [&](int heads, int q_len) {
-    args.q_heads = heads, args.q_len = q_len;
+  const auto pays = [&](int heads, int q_len, int kv_len = 1024) {
+    args.q_heads = heads, args.q_len = q_len, args.kv_len = kv_len;
     const bool pays_64 = attile::sm90::packing_pays<Kernel, PackedHeads>(args);
     const bool pays_128 = attile::sm90::packing_pays<Kernel128, Packed128>(args);
     return std::pair(pays_64, pays_128);
@@ -218,6 +218,10 @@ TEST_CASE("packing pays where tiles would be empty") {
   CHECK(pays(8, 64) == std::pair(true, true));     // eight tiles of one group, or four
   CHECK(pays(8, 384) == std::pair(false, false));  // all whole tiles
   CHECK(pays(8, 4096) == std::pair(false, false));
+  // With few keys the ends of tiles weigh most: two teams of 64 columns hide them.
+  CHECK(pays(8, 1, 64) == std::pair(true, true));
+  CHECK(pays(8, 160, 160).first == false);
+  CHECK(pays(8, 96, 96).first == false);
   CHECK(pays(1, 1) == std::pair(false, false));
   CHECK(pays(1, 64) == std::pair(false, false));
 }

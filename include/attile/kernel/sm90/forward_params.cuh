@@ -322,14 +322,22 @@ struct TmaForwardParams : ForwardParams<Traits> {
 };
 
 /// Says whether the kernel of `PackedHeads`, which packs query heads, is expected to take at most
-/// nine tenths of the time of that of `Traits` (batch_head_time).
+/// nine tenths of the time of that of `Traits` (batch_head_time). Two teams hide the ends of each
+/// other's tiles: beside them a tile of packed rows counts its keys and 448 more, and one of a team
+/// its keys and 64 more (bench/log/tuning-sm90.md).
 template <class Traits, class PackedHeads>
 bool packing_pays(const typename Traits::Args& args) {
   const HeadPacking packing(args.q_heads / args.kv_heads);
-  const std::int64_t unpacked =
-      packing.heads * batch_head_time(args.q_len, Traits::kConsumers, kWarpgroupRows);
-  const std::int64_t packed = batch_head_time(args.q_len, PackedHeads::kConsumers, packing.rows);
-  return packing.heads > 1 && 10 * packed <= 9 * unpacked;
+  std::int64_t packed = 0, unpacked = 0;
+  if constexpr (Traits::kTeams == 1) {
+    packed = batch_head_time(args.q_len, PackedHeads::kConsumers, packing.rows);
+    unpacked = batch_head_time(args.q_len, Traits::kConsumers, kWarpgroupRows);
+  } else {
+    const std::int64_t keys = args.kv_len;
+    packed = ceil_div(args.q_len, PackedHeads::kConsumers * packing.rows) * (keys + 448);
+    unpacked = ceil_div(args.q_len, Traits::kBr) * (keys + 64);
+  }
+  return packing.heads > 1 && 10 * packed <= 9 * packing.heads * unpacked;
 }
 
 }  // namespace attile::sm90
