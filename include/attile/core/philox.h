@@ -32,11 +32,15 @@ ATTILE_HOST_DEVICE constexpr std::uint32_t lower_word(std::uint64_t x) {
 template <std::uint32_t kFirst, std::uint32_t kEnd>
 ATTILE_HOST_DEVICE constexpr PhiloxBlock philox_rounds(PhiloxBlock c, std::uint32_t key0,
                                                        std::uint32_t key1) {
+  key0 += kFirst * kPhiloxWeyl0;
+  key1 += kFirst * kPhiloxWeyl1;
   for (std::uint32_t round = kFirst; round < kEnd; ++round) {
     const std::uint64_t product0 = wide_product(kPhiloxFactor0, c.word[0]);
     const std::uint64_t product1 = wide_product(kPhiloxFactor1, c.word[2]);
-    c = {{upper_word(product1) ^ c.word[1] ^ (key0 + round * kPhiloxWeyl0), lower_word(product1),
-          upper_word(product0) ^ c.word[3] ^ (key1 + round * kPhiloxWeyl1), lower_word(product0)}};
+    c = {{upper_word(product1) ^ c.word[1] ^ key0, lower_word(product1),
+          upper_word(product0) ^ c.word[3] ^ key1, lower_word(product0)}};
+    key0 += kPhiloxWeyl0;
+    key1 += kPhiloxWeyl1;
   }
   return c;
 }
@@ -52,16 +56,17 @@ ATTILE_HOST_DEVICE constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::ui
   return detail::philox_rounds<0, kRounds>(counter, key0, key1);
 }
 
-/// Hold what three rounds make of word 0 of the counter, and of word 1, alone, words 2 and 3 given:
-/// of five of the six products each depends on one of both. So calls in rows and columns share
-/// them, and each has 9 products of 14 left.
+/// Hold what the first three rounds have in common for counters with the same words 2 and 3: of
+/// their six products five depend on word 0 alone, or on word 1 alone, and one on both. A column
+/// has what depends on word 0, and a row what depends on word 1. A call of seven rounds that has
+/// both does 9 products instead of 14.
 struct alignas(16) PhiloxColumn {
   std::uint32_t word[4];
 };
 struct PhiloxRow {
   std::uint32_t word[2];
 };
-/// Return them. `word`: that of the counter; `word2`, `word3`: its other words.
+/// Return them. `word`: word 0 of the counter for a column, and word 1 for a row.
 ATTILE_HOST_DEVICE constexpr PhiloxColumn philox_column(std::uint32_t word, std::uint32_t word2,
                                                         std::uint32_t word3, std::uint32_t key0,
                                                         std::uint32_t key1) {

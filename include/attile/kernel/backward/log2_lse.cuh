@@ -10,9 +10,10 @@
 
 namespace attile {
 
-/// Converts LSE to the log2 units of scores times `scale_log2`, which is scale * log2(e), rounded.
-/// Where P is not small scale * S and LSE are nearly the same, so that the error of that rounding
-/// is one of LSE, and is put right there. What is left is the rounding of the result.
+/// Converts LSE to log2 units: P = exp2(S * scale_log2 - of(LSE)), of(LSE) = LSE * scale_log2 /
+/// scale. scale * log2(e), rounded, is scale_log2, which has a relative error. Both terms have the
+/// same one, and so has their difference; what is left is the rounding of the result. Units    LSE:
+/// natural, of scale * S: finite, or +inf of a row whose P is 0.
 struct Log2Lse {
   float scale_log2;
   float high, low;  ///< their sum is scale_log2 / scale
@@ -30,7 +31,8 @@ struct Log2Lse {
   }
 };
 
-/// Does what fast_probabilities does, with `scale_log2` and the LSE of a Log2Lse.
+/// Makes P of S, in place, as fast_probabilities of backward_step.cuh does.
+/// Units    scale_log2: of a Log2Lse. lse: what its `of` returns.
 template <class Registers, class Coord, class RowStatistics, class Keep>
 ATTILE_DEVICE void fast_log2_probabilities(Registers& p_frag, float scale_log2, const Coord& coord,
                                            const RowStatistics& lse, const Keep& keep) {

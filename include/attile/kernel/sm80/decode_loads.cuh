@@ -17,6 +17,7 @@
 #include <attile/tile/panel_tile.cuh>
 
 #include <cstdint>
+#include <utility>
 
 // The loads of decode (decode.cuh).
 
@@ -28,7 +29,6 @@ inline constexpr bool kByWarpgroup = Traits::kIsWarpgroup&& arch::kHasWarpgroups
 
 /// Says whether all warps divide the keys of a part.
 template <class Traits>
-#include <utility>
 ATTILE_DEVICE bool divides_keys(const DecodeParams<Traits>& p, const SplitPart& part) {
   return Traits::kGroupWarps == 1 ||
          (part.rows <= Traits::kWarpRows && p.splits != Splits::Kind::kFixed);

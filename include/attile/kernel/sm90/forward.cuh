@@ -15,7 +15,7 @@
 
 // The forward kernel for compute capability 9.0: FlashAttention-2, Algorithm 1 (arXiv 2307.08691),
 // with wgmma, TMA and warp specialisation (arXiv 2407.08608). A consumer overlaps P V of a tile
-// with S of the next one. With dropout several consumers begin S in turn (kOrdersConsumers).
+// with S of the next one. With kOrdersConsumers consumers begin S one after another.
 //
 //   one producer warpgroup                 kConsumers consumer warpgroups, 64 rows of Q each
 //   +-------------------------------+        +-------------------------------------------------+
@@ -88,13 +88,13 @@
 // from rows[i] which rows they have, and when there are no more. Which part of a work tile consumer
 // i has rotates from tile to tile (load_q).
 //
-// Teams. With two teams (Tuning) a block is two such kernels beside each other: a team has two
-// consumers, its own pipelines and its own work tiles: those of a block of a grid of kTeams times
-// as many, in which the second teams come behind the first ones, the other way round, since the
-// first work tiles are the longest. Two warps of the one producer warpgroup are a team's: lane 0 of
-// one loads K and V in turn (load_kv), the other one loads Q, and with kHasScheduler makes the work
-// tiles (load_q_of_team). Four consumers do more beside each other than three of 192 rows, which
-// wait for the tiles that one of them sees; but they have registers for 64 keys, up to 64 columns.
+// Teams. A block may have two teams (Tuning). Each has two consumers and pipelines of its own, and
+// acts as a block of its own in a grid of twice as many: in block b of n the first team is number b
+// and the second one 2 n - 1 - b, so that a team with the longest work tiles lies beside one with
+// the shortest. Two warps of the producer warpgroup are a team's: lane 0 of one loads K and V in
+// turn (load_kv), and the other one loads Q, and with kHasScheduler makes the work tiles
+// (load_q_of_team). Four consumers overlap more than three of one tile, each of which waits for all
+// tiles that any of its rows sees; but their registers suffice for Bc = 64 and D, Dv <= 64 alone.
 //
 // Tiles of K and V are visited from the first to the last that any row sees, or with kDescends from
 // the last to the first, or in the order of block lists: kv_tile(step). With block lists load_kv

@@ -29,7 +29,7 @@ namespace attile::sm90 {
 template <class Traits>
 inline constexpr bool kEvenRows = !Traits::kHasScheduler && kRowsAlike<typename Traits::MaskType>;
 
-/// Holds what the scheduler, the thread that makes work tiles for the others, needs with
+/// Holds what the scheduler, the warp that makes work tiles for the others, needs with
 /// kHasScheduler.
 template <bool kThere>
 struct SchedulerParams {

@@ -164,7 +164,7 @@ ATTILE_DEVICE void transpose_v(const TmaForwardParams<Traits>& p, const ForwardM
 /// warp rescale O.
 /// Scope    one thread.
 template <class Traits>
-ATTILE_DEVICE void load_rows(const TmaForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
+ATTILE_DEVICE void send_rows(const TmaForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
                              const typename Traits::QPipeline::State& state,
                              const ConsumerRows<Traits>& rows, int warpgroup, int number) {
   const auto pipeline = smem.q(warpgroup);
@@ -177,9 +177,10 @@ ATTILE_DEVICE void load_rows(const TmaForwardParams<Traits>& p, const ForwardMem
   pipeline.producer_acquire(state, p.warpgroup_rows() * p.packed_heads());
   pipeline.load(state, p.maps.q, box);
 }
-/// Says that there is no work tile `number`. Scope    one thread.
+
+/// Tells a consumer that the block has no work tile `number`. Scope    one thread.
 template <class Traits>
-ATTILE_DEVICE void end_rows(const ForwardMemory<Traits>& smem,
+ATTILE_DEVICE void send_end(const ForwardMemory<Traits>& smem,
                             const typename Traits::QPipeline::State& state, int warpgroup,
                             int number) {
   const auto pipeline = smem.q(warpgroup);
@@ -199,10 +200,10 @@ ATTILE_DEVICE void load_q(const TmaForwardParams<Traits>& p, int block,
     const int part = consumer_part<Traits>(warpgroup, number);
     const ConsumerRows<Traits> rows(p, schedule.tile(), part);
     if constexpr (Traits::kHasScheduler) schedule.allow_next();
-    load_rows(p, smem, state, rows, warpgroup, number);
+    send_rows(p, smem, state, rows, warpgroup, number);
     state.advance();
   }
-  end_rows(smem, state, warpgroup, number);
+  send_end(smem, state, warpgroup, number);
 }
 
 /// Loads the Q of all consumers of a team for its work tiles, and with kHasScheduler makes these.
@@ -216,10 +217,10 @@ ATTILE_DEVICE void load_q_of_team(const TmaForwardParams<Traits>& p, int block,
     ATTILE_UNROLL_BY(1)
     for (int warpgroup = 0; warpgroup < Traits::kConsumers; ++warpgroup) {
       if (at.sequence < 0) {
-        end_rows(smem, state, warpgroup, number);
+        send_end(smem, state, warpgroup, number);
       } else {
         const int part = consumer_part<Traits>(warpgroup, number);
-        load_rows(p, smem, state, ConsumerRows<Traits>(p, at, part), warpgroup, number);
+        send_rows(p, smem, state, ConsumerRows<Traits>(p, at, part), warpgroup, number);
       }
     }
     state.advance();

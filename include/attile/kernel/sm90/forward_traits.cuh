@@ -171,8 +171,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kWordBytes = word_count<kWords>(Br, Bc) * sizeof(Word);
   using KPipeline = tile::Pipeline<KTile, kStages>;
   using VPipeline = tile::Pipeline<VTile, kStages>;
-  /// Whether one producer thread, the scheduler, makes the work tiles for the others
-  /// (DynamicSchedule); else each works them out by itself (StaticSchedule).
+  /// Whether one producer warp, the scheduler, makes the work tiles and hands them to the other
+  /// producer threads (dynamic_schedule.cuh); else each works them out by itself (StaticSchedule).
   static constexpr bool kHasScheduler = !P::SequencesType::kUniform || TuningType::kCounts;
   /// Whether a stage of V has beside the tile what dropout's decisions about its columns have in
   /// common, which a warp of the producer makes that has nothing else to do.
@@ -272,8 +272,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kBarrierOffset = kDropoutOffset + kStages * kDropoutBytes;
   /// How many lanes of a warp load K, and V: one, but all where keys lie in pages.
   static constexpr int kKvLanes = kIsPaged<typename P::SequencesType> ? arch::kWarpSize : 1;
-  /// The threads that read the scheduler's work tiles, and the barriers of the one that is there. V
-  /// in fp8 is loaded by the threads that load K.
+  /// The threads that read each work tile of the scheduler, which are the arrivals of
+  /// work_tile_empty, and the barriers of it. V in fp8 is loaded by the threads that load K.
   static constexpr int kScheduleReaders = kTeams > 1 ? kKvLanes
                                                      : (kFp8Values ? 1 : 2) * kKvLanes + kConsumers;
   static constexpr int kScheduleBarriers = kHasScheduler ? 2 : 0;

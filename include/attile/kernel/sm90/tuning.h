@@ -43,7 +43,7 @@ enum class ModifierWords { kNone, kColumns, kDiagonals };
 /// OutputParts with V in fp8 and promoted sums (Fp8Sums): into how many parts the columns of P V
 ///             are cut, one of which is in registers beside O. With one P V is made beside the
 ///             maximum of the next scores; with more all but the last part are made before it.
-/// Orders      consumers begin S one after another, as they do with dropout.
+/// Orders      consumers begin S one after another.
 /// Overlaps    a consumer makes S beside P V of the tile before. Without it S, and sums of P V, are
 ///             not in registers at the same time.
 /// WaitsLate   a consumer waits for V of a tile behind the tile's exponentials, and not ahead of
