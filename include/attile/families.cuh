@@ -69,8 +69,10 @@ struct Sm90Family {
       using PackedHeads = sm90::DefaultForwardTraits<Args, D, Dv, TileSet::kPackedHeads>;
       // Dropout's groups of eight scores, and block lists, are those of one head.
       if constexpr (!Args::DropoutType::kEnabled && !BlockListMask<typename Args::MaskType>) {
-        if (sm90::packing_pays<Traits, PackedHeads>(args))
-          return f(std::type_identity<PackedHeads>{});
+        const bool pays = forward_of<D, Dv, TileSet::kAny, TileSet::kLong>(args, [&](auto kernel) {
+          return sm90::packing_pays<typename decltype(kernel)::type, PackedHeads>(args);
+        });
+        if (pays) return f(std::type_identity<PackedHeads>{});
       }
       using S = typename Args::ScoreModType;
       if constexpr (!BlockListMask<typename Args::MaskType> && !Args::Elements::kFp8Queries) {

@@ -373,9 +373,10 @@ TEST_CASE("sections are what L2 holds where that can be even, too") {
   CHECK(of_half.batch_heads == 44);
   CHECK(!of_half.alternates);
   // Counted: a wave, or 12 heads of keys.
-  CHECK(attile::Sections::counted(6, 1, 132).batch_heads == 22);
-  CHECK(attile::Sections::counted(86, 1, 132).batch_heads == 12);
-  CHECK(attile::Sections::counted(86, 4, 132).batch_heads == 48);
+  CHECK(attile::Sections::counted(6, 1, 256, 132).batch_heads == 22);
+  CHECK(attile::Sections::counted(86, 1, 256, 132).batch_heads == 12);
+  CHECK(attile::Sections::counted(86, 4, 256, 132).batch_heads == 48);
+  CHECK(attile::Sections::counted(86, 4, 16, 132).batch_heads == 16);
 }
 
 TEST_CASE("each tile of each batch head is somebody's, once") {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <attile/kernel/backward/log2_lse.cuh>
 #include <attile/tile/merge_lse.h>
 #include <attile/tile/online_softmax.h>
 
@@ -266,6 +267,23 @@ TEST_CASE("online_softmax.sink_of_rows_without_keys") {
       CHECK(got.lse[r] == sink);
       for (const float x : got.output.o[r]) CHECK(x == 0.0f);
     }
+  }
+}
+
+TEST_CASE("online_softmax.lse_in_log2_units_of_any_size") {
+  constexpr float kMost = std::numeric_limits<float>::max();
+  for (const float scale : {0x1p-100f, 0.125f, 0.7f, 1.0f, 0x1p100f}) {
+    const attile::Log2Lse log2_lse(scale);
+    const double exact = static_cast<double>(log2_lse.scale_log2) / static_cast<double>(scale);
+    for (const float lse : {-1e30f, -80.0f, -1.0f, 0.0f, 3.1f, 80.0f, 1e30f, 1e38f}) {
+      const double want = exact * static_cast<double>(lse);
+      CHECK(std::abs(static_cast<double>(log2_lse.of(lse)) - want) <= 0x1p-24 * std::abs(want));
+    }
+    CHECK(log2_lse.of(kInf) == kInf);
+    CHECK(log2_lse.of(kMost) == kInf);
+    // A row that sees nothing but a sink: the exponent of a hidden score must not be NaN.
+    CHECK(-kInf - log2_lse.of(-kMost) == -kInf);
+    CHECK(std::isnan(log2_lse.of(std::numeric_limits<float>::quiet_NaN())));
   }
 }
 

@@ -65,7 +65,8 @@ inline constexpr bool kIsPaged = [] {
 ///                                  from the first one that a row of the work tile may see on
 ///   kv_entry(kv_origin, row), in_pages(entry)  may be left out: kv_row in two steps, reading a
 ///                                  table and making a page of what it says. A kernel takes the
-///                                  first one ahead of time, so that nothing waits for the table
+///                                  first one ahead of time, so that nothing waits for the table.
+///                                  Who derives from Paged and changes kv_row changes both, too
 ///   kv_bound(kv_len)               host, may be left out: the most keys that a sequence can have,
 ///                                  given the bound of the arguments
 ///   keys_begin_pages()             host, may be left out: whether each sequence's key 0 is row 0

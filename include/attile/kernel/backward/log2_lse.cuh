@@ -13,7 +13,9 @@ namespace attile {
 /// Converts LSE to log2 units: P = exp2(S * scale_log2 - of(LSE)), of(LSE) = LSE * scale_log2 /
 /// scale. scale * log2(e), rounded, is scale_log2, which has a relative error. Both terms have the
 /// same one, and so has their difference; what is left is the rounding of the result. Units    LSE:
-/// natural, of scale * S: finite, or +inf of a row whose P is 0.
+/// natural, of scale * S, or +inf of a row whose P is 0. A sink may have made it as
+///          large as a number can be: beyond 2^127 P is 0 in any case, and below -2^127, where all
+///          scores are -inf, too.
 struct Log2Lse {
   float scale_log2;
   float high, low;  ///< their sum is scale_log2 / scale
@@ -23,8 +25,9 @@ struct Log2Lse {
     high = static_cast<float>(ratio);
     low = static_cast<float>(ratio - high);
   }
-  ATTILE_DEVICE float of(float lse) const {
-    if (lse == kInf) return lse;
+  ATTILE_HOST_DEVICE float of(float lse) const {
+    if (lse >= 0x1p127f) return kInf;
+    if (lse < -0x1p127f) lse = -0x1p127f;
     const float product = lse * high;
     const float error = arch::fma(lse, high, -product);
     return product + arch::fma(lse, low, error);

@@ -27,8 +27,9 @@ struct NoFusion {
   static constexpr bool kChangesInputs = false;
 
   /// Changes O in registers, normalised and not yet rounded, before it is stored.
-  /// Shapes   o_frag: a tile::MmaTile, whose row r is row at.row0 + r of the sequence. Rows and
-  ///          columns that O does not have are not stored.
+  /// Shapes   o_frag: a tile::MmaTile, whose row r is row at.row0 + r of the sequence; r counts
+  ///          through all consumers of a block and may be above Br. Rows and columns that O does
+  ///          not have are not stored.
   template <class Registers>
   ATTILE_DEVICE void output(Registers&, const WorkTile&) const {}
 };

@@ -135,10 +135,10 @@ class DynamicSchedule {
 };
 
 /// Makes a block's work tiles with kHasScheduler where all sequences have the same lengths: those
-/// of StaticSchedule, in its order, but by the counter, so that blocks end together however many
-/// keys tiles of rows see. Without scratch memory they are those of StaticSchedule. With teams the
-/// first one is that of StaticSchedule, too: so no block gets two while another one gets none.
-/// Scope    all lanes of a warp, for all functions.
+/// of StaticSchedule, in the order of `sections`, but by the counter, so that blocks end together
+/// however many keys tiles of rows see. Without scratch memory they are those of StaticSchedule.
+/// With teams the first one is that of StaticSchedule, too: so no block gets two while another one
+/// gets none. Scope    all lanes of a warp, for all functions.
 template <class Traits>
 class CountedSchedule {
  public:

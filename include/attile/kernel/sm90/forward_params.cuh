@@ -108,7 +108,7 @@ struct TmaForwardParams : ForwardParams<Traits> {
         // us lost 1 %, and those of 70 gained 2). Units: tiles of rows, with as many keys each.
         const std::int64_t work = std::int64_t{scheduler.items} * this->q_tiles;
         scheduler.counts = work >= 32 * blocks(args);
-        scheduler.counted = Sections::counted(this->q_tiles, sharing(), blocks(args));
+        scheduler.counted = Sections::counted(this->q_tiles, sharing(), batch_heads, blocks(args));
       }
     }
     if constexpr (Problem<Traits>::kPaged) {
@@ -130,7 +130,8 @@ struct TmaForwardParams : ForwardParams<Traits> {
   /// Takes the scratch memory of a call. Returns how many bytes of it the kernel wants to be 0.
   std::size_t use(void* workspace) {
     if constexpr (Traits::kHasScheduler) {
-      if (!scheduler.counts) return 0;
+      constexpr int kMostCounted = 1 << 30;  // so that no block counts beyond an int
+      if (!scheduler.counts || scheduler.items > kMostCounted) return 0;
       scheduler.counter = static_cast<int*>(workspace);
       sections = scheduler.counted;
       return sizeof *scheduler.counter;

@@ -59,9 +59,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
            !TuningType::kOrders && !P::DropoutType::kEnabled && !E::kFp8Queries &&
            P::SequencesType::kUniform),
       "attile::sm90::ForwardTraits: two teams are for up to 128 rows of one head each, inputs of "
-      "16 "
-      "bits and sequences of one length, Uniform; without dropout, and without tiles or words of a "
-      "score modifier");
+      "16 bits and sequences of one length, Uniform; without dropout, and without tiles or words "
+      "of a score modifier");
   static_assert(!TuningType::kPacksHeads || P::SequencesType::kUniform,
                 "attile::sm90::ForwardTraits: query heads share a tile only where all sequences "
                 "have the same lengths, Uniform");
