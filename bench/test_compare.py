@@ -1218,8 +1218,11 @@ class Interface(unittest.TestCase):
         self.refused("o", compare_build.Tensor(base, 0, 64, 128),
                      "o overlaps itself: two of its rows share memory (see its strides)")
 
-    def test_a_forward_kernel_needs_no_workspace_and_errors_have_names(self):
-        self.assertEqual(self.library.workspace_bytes(self.problem), 0)
+    def test_a_forward_kernel_asks_for_a_counter_and_errors_have_names(self):
+        try:
+            self.assertEqual(self.library.workspace_bytes(self.problem), 16)
+        except RuntimeError as error:  # without a GPU no kernel can be chosen
+            self.assertRegex(str(error), "^attile: .*(driver|device)")
         self.assertEqual(self.library.table_bytes(self.problem), 0)
         self.problem.scale = -1.0
         with self.assertRaisesRegex(RuntimeError, "^attile: "):
