@@ -34,6 +34,14 @@ ATTILE_HOST_DEVICE std::uint32_t halves(std::uint32_t a, std::uint32_t b, bool u
   return byte_perm(a, b, upper ? 0x7632u : 0x5410u);
 }
 
+namespace detail {
+/// Returns f of the halves of three words, in halves; what f returns above 16 bits is dropped.
+template <class F>
+constexpr std::uint32_t each_half(std::uint32_t a, std::uint32_t b, std::uint32_t c, const F& f) {
+  return f(a >> 16, b >> 16, c >> 16) << 16 | (f(a & 0xFFFFu, b & 0xFFFFu, c & 0xFFFFu) & 0xFFFFu);
+}
+}  // namespace detail
+
 /// Returns min(a + b, c) of each half, unsigned and modulo 2^16 (one VIADDMNMX on compute
 /// capability 9.0).
 ATTILE_HOST_DEVICE std::uint32_t add_min_of_halves(std::uint32_t a, std::uint32_t b,
@@ -41,11 +49,10 @@ ATTILE_HOST_DEVICE std::uint32_t add_min_of_halves(std::uint32_t a, std::uint32_
 #ifdef __CUDA_ARCH__
   return __viaddmin_u16x2(a, b, c);
 #else
-  const auto of_half = [](std::uint32_t x, std::uint32_t y, std::uint32_t z) {
+  return detail::each_half(a, b, c, [](std::uint32_t x, std::uint32_t y, std::uint32_t z) {
     const std::uint32_t sum = (x + y) & 0xFFFFu;
     return sum < z ? sum : z;
-  };
-  return of_half(a >> 16, b >> 16, c >> 16) << 16 | of_half(a & 0xFFFFu, b & 0xFFFFu, c & 0xFFFFu);
+  });
 #endif
 }
 
@@ -56,11 +63,10 @@ ATTILE_HOST_DEVICE std::uint32_t add_max_of_signed_halves(std::uint32_t a, std::
 #ifdef __CUDA_ARCH__
   return __viaddmax_s16x2(a, b, c);
 #else
-  const auto of_half = [](std::uint32_t x, std::uint32_t y, std::uint32_t z) {
+  return detail::each_half(a, b, c, [](std::uint32_t x, std::uint32_t y, std::uint32_t z) {
     const auto sum = static_cast<std::int16_t>(x + y), least = static_cast<std::int16_t>(z);
-    return static_cast<std::uint32_t>(sum > least ? sum : least) & 0xFFFFu;
-  };
-  return of_half(a >> 16, b >> 16, c >> 16) << 16 | of_half(a, b, c);
+    return static_cast<std::uint32_t>(sum > least ? sum : least);
+  });
 #endif
 }
 

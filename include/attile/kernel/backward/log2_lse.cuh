@@ -10,12 +10,13 @@
 
 namespace attile {
 
-/// Converts LSE to log2 units: P = exp2(S * scale_log2 - of(LSE)), of(LSE) = LSE * scale_log2 /
-/// scale. scale * log2(e), rounded, is scale_log2, which has a relative error. Both terms have the
-/// same one, and so has their difference; what is left is the rounding of the result. Units    LSE:
-/// natural, of scale * S, or +inf of a row whose P is 0. A sink may have made it as
-///          large as a number can be: beyond 2^127 P is 0 in any case, and below -2^127, where all
-///          scores are -inf, too.
+/// Converts LSE to log2 units: of(LSE) = LSE * scale_log2 / scale, so that
+///   P = exp2(S * scale_log2 - of(LSE)).
+/// scale * log2(e), rounded, is scale_log2, which has a relative error. Both terms have the same
+/// one, and so has their difference; what is left is the rounding of the result.
+/// A sink may have made LSE as large as a number can be: from 2^127 on P is 0 in any case, and
+/// below -2^127, where all scores are -inf, too.
+/// Units    LSE: natural, of scale * S, or +inf of a row whose P is 0.
 struct Log2Lse {
   float scale_log2;
   float high, low;  ///< their sum is scale_log2 / scale
