@@ -206,7 +206,7 @@ ATTILE_KERNEL void keep(float* out, attile::PhiloxDropout dropout) {
     for (float& x : row) x = 1.0f;
   }
   tile::RegisterLeft<__half, Scores> p_left(ones);
-  tile::drop(p_left, coord, sampler, [&](int i) {
+  tile::drop_operand(p_left, coord, sampler, [&](int i) {
     return sampler.column(coord.batch, coord.head, sampler.col_group(coord.col0) + i);
   });
   const tile::KeepBits<Scores, Sampler> bits(coord, sampler);

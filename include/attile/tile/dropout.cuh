@@ -236,11 +236,15 @@ ATTILE_DEVICE void for_each_transposed_pair(const TileCoord& coord, const Sample
       });
 }
 
-/// Makes dropout's decisions for the scores of a transposed tile where P is computed. Each decision
-/// becomes the sign of its P: a dropped score has -P. No register has to keep the decisions until
-/// dP is there. With P before the sign,
-///   dropout(P) = max(signed P, 0),   dS = (signed P + P) / 2 * dP * keep_scale - P * delta.
-/// Every P is also multiplied by keep_scale / 2.
+/// Makes dropout's decisions for the scores of a transposed tile where P is computed, and keeps
+/// each decision as the sign of its P. A backward pass wants a decision twice, of P for dV and
+/// later of dP for dS; KeepBits holds it in a register between, and takes instructions to read it
+/// there. P is never negative, so that its sign is free to hold it. With M the decision, 1 or 0,
+/// and k = keep_scale = 1 / (1 - p), what is stored of a score is
+///   x = P k / 2 where M = 1,  -P k / 2 where M = 0,
+/// by `log2_factor` in the exponent of P, and `for_each`. Of it are made
+///   M P k   = 2 max(x, 0), the left operand of dV: max by `positive_left`, the 2 by kDvScale;
+///   P (M k dP - delta) = (x + |x|) dP - |x| (2 delta / k), which is `ds`: x + |x| is M P k.
 template <class Registers, class Sampler>
 class KeepSigns {
  public:
@@ -292,9 +296,10 @@ ATTILE_DEVICE Left positive_left(const Registers& p) {
   return left;
 }
 
-/// Sets P = dropout(P), without the factor 1 / (1 - p). `bits`: KeepBits.
+/// Replaces P by 0 where decisions that have been made drop it: P = M o P, without the factor
+/// 1 / (1 - p). `bits`: KeepBits, which are M.
 template <class Registers, class Bits>
-ATTILE_DEVICE void drop(Registers&& p, const Bits& bits) {
+ATTILE_DEVICE void zero_dropped(Registers&& p, const Bits& bits) {
   using R = std::remove_cvref_t<Registers>;
   ATTILE_UNROLL
   for (int r = 0; r < R::kRegRows; ++r) {
@@ -305,31 +310,33 @@ ATTILE_DEVICE void drop(Registers&& p, const Bits& bits) {
   }
 }
 
-/// Does the same, and makes the decisions. Scope    all lanes of a warp.
+/// Makes dropout's decisions for the scores of a tile, and replaces P by 0 where they drop it.
+/// Scope    all lanes of a warp.
 ///   const auto sampler = policies.dropout.sampler(q_heads);
-///   tile::drop(s_frag, coord, sampler);  // behind softmax.step
+///   tile::drop_scores(s_frag, coord, sampler);  // behind softmax.step: l is the sum of all P
 ///   softmax.finish(o_frag, sampler.keep_scale());
 template <class Registers, class Coord, class Sampler>
-ATTILE_DEVICE void drop(Registers& p, const Coord& coord, const Sampler& sampler) {
+ATTILE_DEVICE void drop_scores(Registers& p, const Coord& coord, const Sampler& sampler) {
   if constexpr (kKeepsInGroups<Registers, Coord, Sampler>) {
     KeepGroups<Registers>::for_each(coord, sampler, [&](int r, int c, bool keep) {
       if (!keep) p.at(r, c) = 0.0f;
     });
   } else {
-    drop(p, KeepBits<Registers, Sampler>(coord, sampler));
+    zero_dropped(p, KeepBits<Registers, Sampler>(coord, sampler));
   }
 }
 
-/// Does the same for P as a left operand of 16-bit elements, whose pieces are groups of eight
-/// scores. `columns(i)`: sampler.column of the group of columns i of the tile.
-/// Units    coord: as for KeepGroups. Scope    all lanes of a warp.
+/// Does the same as drop_scores, with the same decisions, to P as a left operand of 16-bit
+/// elements, whose pieces are groups of eight scores. `columns(i)`: sampler.column of the group of
+/// columns i of the tile. Units    coord: as for KeepGroups. Scope    all lanes of a warp.
 ///   tile::RegisterLeft<T, Scores> p_left(s_frag);
-///   tile::drop(p_left, coord, sampler, columns);
+///   tile::drop_operand(p_left, coord, sampler, columns);
 template <class T, class Registers, class Sampler, class Columns>
-ATTILE_DEVICE void drop(RegisterLeft<T, Registers>& p, const TileCoord& coord,
-                        const Sampler& sampler, const Columns& columns) {
-  static_assert(Registers::kRegRows == 2 && sizeof(T) == 2,
-                "attile::tile::drop: an operand of 16-bit elements, of which a warp has 16 rows");
+ATTILE_DEVICE void drop_operand(RegisterLeft<T, Registers>& p, const TileCoord& coord,
+                                const Sampler& sampler, const Columns& columns) {
+  static_assert(
+      Registers::kRegRows == 2 && sizeof(T) == 2,
+      "attile::tile::drop_operand: an operand of 16-bit elements, of which a warp has 16 rows");
   const PhiloxRow row =
       sampler.row(coord.batch, coord.head, Sampler::row_group(coord.row0 + Registers::row(0)));
   const DropHalves<Sampler> drop_halves(sampler);

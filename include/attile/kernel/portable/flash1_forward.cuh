@@ -166,7 +166,7 @@ ATTILE_DEVICE void flash1_forward_slab(const Flash1Params<Traits>& p, const Work
     if constexpr (kIsIdentity<typename Traits::ScoreModType>) s_frag.scale(p.scale);    // line 10
     softmax.step(s_frag, o_frag, kLog2e);           // lines 12, 13
     if constexpr (Traits::DropoutType::kEnabled) {  // line 14
-      tile::drop(s_frag, coord, sampler);
+      tile::drop_scores(s_frag, coord, sampler);
       s_frag.scale(sampler.keep_scale());
     }
     tile::stage(p_smem, s_frag);

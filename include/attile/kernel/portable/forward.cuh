@@ -72,7 +72,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     tile::modify_and_mask<masked.value>(s_frag, coord, p.policies_in_tile(range.full(i)), scale,
                                         tile::MathOf<T>());
     softmax.step(s_frag, o_frag, scale_log2);  // line 9
-    if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, sampler);
+    if constexpr (Traits::DropoutType::kEnabled) tile::drop_scores(s_frag, coord, sampler);
 
     arch::barrier();  // V is written before anyone reads it; K is read before P overwrites it
     tile::stage(p_smem, s_frag);

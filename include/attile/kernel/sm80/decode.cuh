@@ -128,7 +128,7 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
     PairState<Traits> state;
     state.take(o_frag, softmax);
     state.softmax.template step_exactly<Factor>(s_frag, state.o, scale_log2, pair);  // line 9
-    if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, p.sampler());
+    if constexpr (Traits::DropoutType::kEnabled) tile::drop_scores(s_frag, coord, p.sampler());
     tile::stage(p_smem, s_frag);
     pair.barrier();  // both have written P before either of them reads it
     const tile::SharedLeft p_left(p_smem, Traits::PairOutputs::warp_row());
@@ -137,7 +137,7 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
     state.give(o_frag, softmax);
   } else {
     softmax.template step_exactly<Factor>(s_frag, o_frag, scale_log2);  // line 9
-    if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, p.sampler());
+    if constexpr (Traits::DropoutType::kEnabled) tile::drop_scores(s_frag, coord, p.sampler());
     const tile::RegisterLeft<T, Scores> p_left(s_frag);
     if constexpr (kTogether) {  // line 10
       tile::start_product(o_frag, p_left, loads.v());

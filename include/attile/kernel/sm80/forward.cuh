@@ -221,7 +221,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     softmax.template step<Traits::kRescaleThreshold>(s_frag, o_frag, scale_log2,
                                                      row_warps);  // line 9
     // A new sampler: one that is held would take registers through the loop.
-    if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, p.sampler());
+    if constexpr (Traits::DropoutType::kEnabled) tile::drop_scores(s_frag, coord, p.sampler());
     add_values<Traits>(o_frag, s_frag, p_smem, row_warps, kv_smem.v);  // line 10
   }
 

@@ -102,9 +102,10 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr bool kPBeforeDp =
       kFastPath || (!kGradientOfScores &&
                     (kProductPerWarpgroup || max(D, Dv) <= 64 || !P::DropoutType::kEnabled));
-  /// Whether P gets the sign of dropout's decision (tile::KeepSigns), which the factor of dS then
-  /// has, too. In order, beside the sums of a modifier's gradient, and above 64 columns beside
-  /// masks of more than a comparison or in two parts, that would spill.
+  /// Whether the sign of P holds dropout's decision from P to dS (tile::KeepSigns), and not a
+  /// register (tile::KeepBits): up to 64 columns, and more where nothing spills. In order, beside
+  /// the sums of a modifier's gradient, and above 64 columns beside masks of more than a comparison
+  /// or in two parts, that would spill.
   static constexpr bool kSignsP = [] {
     using M = typename P::MaskType;
     constexpr bool kFits =

@@ -285,10 +285,10 @@ class ForwardConsumer {
   ATTILE_DEVICE void make_probabilities(int kv_tile) {
     softmax_.exponentiate(s_frag_, scales().scale_log2);
     constexpr bool kDropsScores = Traits::DropoutType::kEnabled && !Traits::kMasksP;
-    if constexpr (kDropsScores) tile::drop(s_frag_, coord(kv_tile), sampler_);
+    if constexpr (kDropsScores) tile::drop_scores(s_frag_, coord(kv_tile), sampler_);
     p_left_ = Probabilities(s_frag_);
     if constexpr (Traits::kMasksP) {
-      drop_in_operand(p_left_, smem_, v_state_.stage, coord(kv_tile), sampler_);
+      drop_probabilities(p_left_, smem_, v_state_.stage, coord(kv_tile), sampler_);
     }
   }
 

@@ -48,10 +48,10 @@ ATTILE_DEVICE auto tile_modifier(const TmaForwardParams<Traits>& p,
 /// Makes dropout(P) of P, a left operand of 16 bits, with kMasksP. V of the tile has arrived, and
 /// with it the columns. Scope    all lanes of a warp.
 template <class Traits, class Probabilities, class Sampler>
-ATTILE_DEVICE void drop_in_operand(Probabilities& p_left, const ForwardMemory<Traits>& smem,
-                                   int v_stage, const tile::TileCoord& coord,
-                                   const Sampler& sampler) {
-  tile::drop(p_left, coord, sampler, [&](int i) {
+ATTILE_DEVICE void drop_probabilities(Probabilities& p_left, const ForwardMemory<Traits>& smem,
+                                      int v_stage, const tile::TileCoord& coord,
+                                      const Sampler& sampler) {
+  tile::drop_operand(p_left, coord, sampler, [&](int i) {
     if constexpr (Traits::kDropoutColumns) {
       return smem.dropout_columns(v_stage)[i];
     } else {

@@ -92,7 +92,7 @@ struct GradientConsumer : ScoreConsumer<Traits> {
         fast_probabilities(s_by_rows, p.scale, this->coord(stage, row), frag.lse, frag.keep);
       }
       p_dropped = frag.s;
-      if constexpr (!Traits::kSignsP) tile::drop(Rows{p_dropped}, frag.keep);
+      if constexpr (!Traits::kSignsP) tile::zero_dropped(Rows{p_dropped}, frag.keep);
     } else {
       Rows p_dropped_by_rows{p_dropped};
       const tile::TileCoord coord = this->coord(stage, row);

@@ -222,7 +222,7 @@ ATTILE_DEVICE void make_p_part(
     consumer.release_elements(parts + kPart);
     if constexpr (!Traits::kGradientOfScores) hand(factor);
   }
-  if constexpr (Traits::kFastPath) tile::drop(s_by_rows, keep_bits);
+  if constexpr (Traits::kFastPath) tile::zero_dropped(s_by_rows, keep_bits);
   left = tile::RegisterLeft<T, Scores>(s);
   tile::start_product(dv_frag, left, do_smem, kRow);
 }
