@@ -202,7 +202,8 @@ class Contest {
   void add_all() {
     const auto a = arguments<Bf16Args>(cell_, memory_.bf16, memory_.o_of_bf16, memory_.lse);
     const bool is_long =
-        cell_.is_causal && cell_.len >= attile::sm90::long_sequence(D, /*teams=*/D <= 64);
+        cell_.is_causal &&
+        cell_.len >= attile::sm90::long_sequence<attile::Causal>(D, /*teams=*/D <= 64);
     contenders_.push_back(
         {"bf16", is_long ? "default, long" : "default", [a, is_long] {
            using attile::sm90::DefaultForwardTraits;

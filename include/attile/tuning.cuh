@@ -236,24 +236,24 @@ inline constexpr bool kHasTeams = [] {
   if constexpr (requires { Traits::kTeams; }) return Traits::kTeams > 1;
   return false;
 }();
-/// Returns the q_len from which on `Causal` takes the kernel of TileSet::kLong, whose larger Bc
-/// gains where a mask's edge is a small part of what rows see, and loses as much elsewhere
+/// Returns the length from which on a mask takes the kernel of TileSet::kLong: `NoMask` the kv_len,
+/// instead of a kernel with teams, and `Causal` the q_len. The larger Bc of kLong gains where a
+/// mask's edge is a small part of what rows see, and loses as much elsewhere
 /// (bench/log/tuning-sm90.md; other masks are not measured). `teams`: instead of one with teams.
+template <class Mask>
 constexpr int long_sequence(int dim, bool teams = false) {
+  if (std::is_same_v<Mask, NoMask>) return 1280;
   return dim > 64 ? 4096 : teams ? 2048 : 1536;
 }
-/// The kv_len from which on `NoMask` does so, instead of a kernel with teams.
-inline constexpr int kLongUnmasked = 1280;
-/// Says whether a call's rows are so long: by that, or because there are four times as many keys as
-/// queries, where D = 128 takes 0.80 to 1.00 of the time of the other tiles
+/// Says whether a call's rows are so long: by that, or under `Causal` because there are four times
+/// as many keys as queries, where D = 128 takes 0.80 to 1.00 of the time of the other tiles
 /// (bench/log/tuning-decode.md; up to 64 columns are not measured).
 template <class Args>
 bool has_long_rows(const Args& args, int dim, bool teams = false) {
-  if constexpr (std::is_same_v<typename Args::MaskType, NoMask>) {
-    return args.kv_len >= kLongUnmasked;
-  } else {
-    return args.q_len >= long_sequence(dim, teams) || (dim > 64 && args.kv_len / 4 >= args.q_len);
-  }
+  using Mask = typename Args::MaskType;
+  constexpr bool kByKeys = std::is_same_v<Mask, NoMask>;
+  const bool is_long = (kByKeys ? args.kv_len : args.q_len) >= long_sequence<Mask>(dim, teams);
+  return is_long || (!kByKeys && dim > 64 && args.kv_len / 4 >= args.q_len);
 }
 
 /// Names the sm90 kernels for these arguments with the default tiles.

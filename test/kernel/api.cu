@@ -416,10 +416,10 @@ TEST_CASE("the one call has larger tiles of keys for many rows under a causal ma
     return attile::with_forward_kernel<128>(
         args, [&](auto kernel) { return std::is_same_v<decltype(kernel), decltype(wanted)>; });
   };
-  for (const int q_len : {64, 1024, attile::sm90::long_sequence(128) - 1}) {
+  for (const int q_len : {64, 1024, attile::sm90::long_sequence<attile::Causal>(128) - 1}) {
     CHECK(has(std::type_identity<Any>{}, q_len));
   }
-  CHECK(has(std::type_identity<Many>{}, attile::sm90::long_sequence(128)));
+  CHECK(has(std::type_identity<Many>{}, attile::sm90::long_sequence<attile::Causal>(128)));
 }
 
 TEST_CASE("refused arguments launch nothing and write nothing") {

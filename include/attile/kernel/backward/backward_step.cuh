@@ -10,6 +10,7 @@
 #include <attile/core/math.h>
 #include <attile/core/score_mod.h>
 #include <attile/kernel/backward/gradient_sums.cuh>
+#include <attile/kernel/backward/log2_lse.cuh>
 #include <attile/tile/dropout.cuh>
 #include <attile/tile/modifier_math.h>
 #include <attile/tile/modifier_words.cuh>
@@ -230,8 +231,7 @@ ATTILE_DEVICE void probabilities_and_factor(Edge edge, Registers& p_frag, Regist
     for (int r = 0; r < Registers::kRegRows; ++r) row_lse[r] = lse[Registers::row(r)];
     keep.for_each(coord, [&](int r, int c, bool is_kept) {
       const auto modified = modifier(p_frag.at(r, c), r, c);
-      const float prob =
-          probability(modified.value, score_scale, row_lse[r], keep, is_kept);
+      const float prob = probability(modified.value, score_scale, row_lse[r], keep, is_kept);
       p_frag.at(r, c) = Keep::kSigns || is_kept ? prob : 0.0f;
       factor.at(r, c) = kHides && modified.value == -kInf ? 0.0f : prob * modified.derivative;
     });
@@ -325,11 +325,15 @@ struct RowValues {
 
 /// Computes the first half of the fast path: S, with -inf where it is hidden, -> P, which is also
 /// the factor of dS. The second half is `gradient_of_factor`. `keep`: see probabilities_and_factor.
-template <class Registers, class Keep>
-ATTILE_DEVICE void fast_probabilities(Registers& p_frag, float scale, const tile::TileCoord& coord,
-                                      const RowValues<Registers>& lse, const Keep& keep) {
+/// Units    lse: with kLog2Lse log2 (Log2Lse), else natural.
+template <bool kLog2Lse, class Registers, class Params, class Keep>
+ATTILE_DEVICE void fast_probabilities(Registers& p_frag, const Params& p,
+                                      const tile::TileCoord& coord, const RowValues<Registers>& lse,
+                                      const Keep& keep) {
   keep.for_each(coord, [&](int r, int c, bool is_kept) {
-    p_frag.at(r, c) = probability(p_frag.at(r, c), scale, lse.x[r], keep, is_kept);
+    float& x = p_frag.at(r, c);
+    x = kLog2Lse ? log2_probability(x, p.log2_lse.scale_log2, lse.x[r], keep, is_kept)
+                 : probability(x, p.scale, lse.x[r], keep, is_kept);
   });
 }
 

@@ -35,21 +35,18 @@ struct Log2Lse {
   }
 };
 
-/// Makes P of S, in place, as fast_probabilities of backward_step.cuh does.
+/// Returns what `probability` of backward_step.cuh returns, of LSE in log2 units.
 /// Units    scale_log2: of a Log2Lse. lse: what its `of` returns.
-template <class Registers, class Coord, class RowStatistics, class Keep>
-ATTILE_DEVICE void fast_log2_probabilities(Registers& p_frag, float scale_log2, const Coord& coord,
-                                           const RowStatistics& lse, const Keep& keep) {
-  keep.for_each(coord, [&](int r, int c, bool is_kept) {
-    float& x = p_frag.at(r, c);
-    const float exponent = arch::fma(x, scale_log2, -lse.x[r]);
-    if constexpr (Keep::kSigns) {
-      const float p = arch::exp2(exponent + keep.log2_factor());
-      x = is_kept ? p : -p;
-    } else {
-      x = arch::exp2(exponent);
-    }
-  });
+template <class Keep>
+ATTILE_DEVICE float log2_probability(float s, float scale_log2, float lse, const Keep& keep,
+                                     bool is_kept) {
+  const float exponent = arch::fma(s, scale_log2, -lse);
+  if constexpr (Keep::kSigns) {
+    const float p = arch::exp2(exponent + keep.log2_factor());
+    return is_kept ? p : -p;
+  } else {
+    return arch::exp2(exponent);
+  }
 }
 
 }  // namespace attile

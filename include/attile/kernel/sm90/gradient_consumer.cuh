@@ -11,7 +11,6 @@
 #include <attile/kernel/backward/backward_step.cuh>
 #include <attile/kernel/backward/dq_accum.cuh>
 #include <attile/kernel/backward/dq_mode.h>
-#include <attile/kernel/backward/log2_lse.cuh>
 #include <attile/kernel/sm90/backward_memory.cuh>
 #include <attile/kernel/sm90/score_consumer.cuh>
 #include <attile/tile/dropout.cuh>
@@ -85,12 +84,8 @@ struct GradientConsumer : ScoreConsumer<Traits> {
         tile::hide_outside_intervals(s_by_rows, this->coord(stage, row),
                                      p.mask_in_tile(in_full_block(stage.edge)));
       }
-      if constexpr (Traits::kLog2Lse) {
-        fast_log2_probabilities(s_by_rows, p.log2_lse.scale_log2, this->coord(stage, row), frag.lse,
-                                frag.keep);
-      } else {
-        fast_probabilities(s_by_rows, p.scale, this->coord(stage, row), frag.lse, frag.keep);
-      }
+      fast_probabilities<Traits::kLog2Lse>(s_by_rows, p, this->coord(stage, row), frag.lse,
+                                           frag.keep);
       p_dropped = frag.s;
       if constexpr (!Traits::kSignsP) tile::zero_dropped(Rows{p_dropped}, frag.keep);
     } else {

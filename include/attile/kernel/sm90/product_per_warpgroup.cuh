@@ -211,8 +211,8 @@ ATTILE_DEVICE void make_p_part(
                                    consumer.p.mask_in_tile(in_full_block(stage.edge)));
     }
     // LSE is read again, as no registers are left.
-    fast_probabilities(s_by_rows, consumer.p.scale, consumer.coord(stage, kRow),
-                       consumer.lse(stage, kRow), keep_bits);
+    fast_probabilities<Traits::kLog2Lse>(s_by_rows, consumer.p, consumer.coord(stage, kRow),
+                                         consumer.lse(stage, kRow), keep_bits);
     hand(s);
   } else {
     typename Consumer::Rows factor_by_rows{factor};
