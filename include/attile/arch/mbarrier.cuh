@@ -56,7 +56,8 @@ ATTILE_DEVICE void mbarrier_arrive(Mbarrier* barrier) {
 /// Arrives at the barrier with the same offset in the shared memory of block `rank` of the cluster,
 /// which may be this block. The arrival comes after this thread's reads of shared memory; its
 /// writes are not made visible to other blocks. The form that would do so, with the scope of the
-/// cluster, slows a pipeline of multicast tiles down to a quarter to two fifths (H200).
+/// cluster, slows a pipeline of multicast tiles down to a quarter to two fifths (H200,
+/// 2026-11-21, a one-off program).
 /// Scope    one thread, behind a `cluster_barrier` behind `mbarrier_init` in that block.
 /// Hazards  that block must not end before the arrival: it waits for the phase, or in
 ///          `cluster_barrier`.

@@ -10,7 +10,7 @@
 #include <cstring>
 
 // libstdc++'s vectors do not pass through the front end of a CUDA compiler. A .cu file gets plain
-// C++, ten times slower: call the executor from a .cpp file.
+// C++, which is much slower: call the executor from a .cpp file.
 #if !ATTILE_CUDA_COMPILER && __has_include(<experimental/simd>)
 #include <experimental/simd>
 #endif

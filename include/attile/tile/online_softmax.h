@@ -330,7 +330,8 @@ struct OnlineSoftmax {
 
   /// Returns LSE of a row with a sink, which `finish` has added.
   ATTILE_HOST_DEVICE float lse(int r, float scale_log2, float sink) const {
-    // A finite sink is above the maximum of no keys. `||` would make short rows 1.1 slow.
+    // A finite sink is above the maximum of no keys. `|` and not `||`, which makes a
+    // branch: it is on the way of short rows.
     const bool above = (m[r] == -kInf) | (sink_above_maximum(r, scale_log2, sink) > 0.0f);
     return arch::fma(above ? sink : m[r], above ? 1.0f : scale_log2 * kLn2, arch::log(l[r]));
   }

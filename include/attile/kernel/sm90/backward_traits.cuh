@@ -225,11 +225,12 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// is not 0, and so is the error of the sum: for depths above tile::kOneSumDepth.
   static constexpr bool kBeginsAtHalf = kFastPath && kQkColumns > tile::kOneSumDepth;
   /// Whether P is made by one multiplication and addition for each score, and not two. Above, LSE /
-  /// 2 would take the same way: D = 128 spills 4 bytes, and is no faster.
+  /// 2 would take the same way: D = 128 then spills 4 bytes, and is no faster
+  /// (bench/log/tuning-sm90.md).
   static constexpr bool kLog2Lse = kFastPath && !kBeginsAtHalf && !kProductPerWarpgroup;
   /// Whether instead S is made in two sums (tile::TwoSums). At D = 128 there are no registers for
-  /// the second one, which takes 32: with it up to 250 bytes are spilled, and the compiler
-  /// serialises products (C7512).
+  /// the second one, which takes 32: the compiler spills, and serialises products (C7512,
+  /// bench/log/tuning-sm90.md).
   static constexpr bool kTwoSums =
       kProductPerWarpgroup && !kFastPath && kQkColumns > tile::kOneSumDepth;
   /// V as the left operand of dP^T, in registers or in shared memory.

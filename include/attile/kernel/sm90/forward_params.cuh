@@ -104,8 +104,8 @@ struct TmaForwardParams : ForwardParams<Traits> {
       if constexpr (Traits::kHasScheduler && kUnevenRows<typename Traits::MaskType>) {
         scheduler.counted = sections;
       } else if constexpr (Traits::kHasScheduler) {
-        // To zero the counter takes 2 us, which is what short calls gain (at D = 128 those of 20
-        // us lost 1 %, and those of 70 gained 2). Units: tiles of rows, with as many keys each.
+        // To zero the counter takes as long as short calls gain by it (bench/log/tuning-sm90.md).
+        // Units: tiles of rows, with as many keys each.
         const std::int64_t work = std::int64_t{scheduler.items} * this->q_tiles;
         scheduler.counts = work >= 32 * blocks(args);
         scheduler.counted = Sections::counted(this->q_tiles, sharing(), batch_heads, blocks(args));

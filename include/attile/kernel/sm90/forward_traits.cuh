@@ -103,7 +103,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Units: log2.
   static constexpr float kRescaleThreshold = kFp8Values ? 8.85f : 8.0f;
   /// Whether a stage of K says which tile it has (ForwardMemory::kv_tile): the thread that loads K
-  /// reads that in block lists, which took the consumers 5 to 11 % of their time (H200).
+  /// reads that in block lists, which took the consumers time (bench/log/tuning-policies.md).
   static constexpr bool kListsBlocks = BlockListMask<typename P::MaskType>;
   /// Stages of the pipelines of K and of V.
   static constexpr int kStages = TuningType::kStages;
@@ -123,14 +123,14 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
       std::conditional_t<kFp8Values, tile::PanelTile<kOutputCols, Bc, typename E::V>, LoadedVTile>;
   /// The type of P as the left operand of P V.
   using ProbabilityType = std::conditional_t<kFp8Values, __nv_fp8_e4m3, T>;
-  /// Whether dropout masks P as an operand (tile::drop), and not score by score: up to 64 columns
-  /// that takes 0.91 to 0.97 of the time. Above it pays where consumers are not ordered, 0.95 to
-  /// 0.99 (bench/log/tuning-policies.md).
+  /// Whether dropout masks P as an operand (tile::drop_operand), and not score by score
+  /// (tile::drop_scores): up to 64 columns that takes 0.91 to 0.97 of the time. Above it pays where
+  /// consumers are not ordered, 0.95 to 0.99 (H200, 2026-11-26, bench/log/tuning-policies.md).
   static constexpr bool kMasksP = GroupSampler<typename P::DropoutType::Sampler> && !kFp8Values &&
                                   !kPacksHeads && max(D, Dv) <= 128;
-  /// Whether consumers make S one after another (ForwardConsumer). With dropout that makes the
-  /// kernel 1.06 times as fast at D = 64, and 1.13 at D = 128 without masks of P
-  /// (bench/log/tuning-policies.md). Plain scores gain nothing.
+  /// Whether consumers make S one after another (ForwardConsumer). With dropout that is
+  /// faster up to 64 columns, and above without masks of P (bench/log/tuning-policies.md). Plain
+  /// scores gain nothing.
   static constexpr bool kOrdersConsumers = kConsumers > 1 && ((P::DropoutType::kEnabled &&
                                                                !(kMasksP && max(D, Dv) > 64)) ||
                                                               TuningType::kOrders);

@@ -51,9 +51,10 @@ class KvLoader {
 };
 
 /// Does so where keys lie in pages, and a tile comes in up to 32 boxes. The lanes look up the pages
-/// of as many next tiles as have 32 boxes, which is worth 1 to 3 % beside a lookup for each tile.
-/// All lanes wait for a stage: while one lane did, and the others waited for that one, V came later
-/// and a call took 1.06 times as long (H200, 2026-11-26, bench/log/tuning-decode.md).
+/// of as many next tiles as have 32 boxes, which takes 0.97 to 0.99 of the time of a lookup for
+/// each tile. All lanes wait for a stage: while one lane did, and the others waited for that one, V
+/// came later and a call took 1.06 times as long (both: H200, 2026-11-26,
+/// bench/log/tuning-decode.md).
 template <class Traits>
 class KvLoader<Traits, true> {
  public:
