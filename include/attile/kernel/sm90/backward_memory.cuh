@@ -37,7 +37,8 @@ struct SlotBarriers {
   ATTILE_DEVICE void consumer_release() const { arrive_warp(empty); }
 };
 
-/// Gives the tiles, values and barriers in a block's shared memory.
+/// Gives the tiles, values and barriers in a block's shared memory: docs/shared_memory.md has the
+/// map, with who writes and reads each region, and its bytes.
 template <class Traits>
 struct BackwardMemory {
   using KPipeline = typename Traits::KPipeline;

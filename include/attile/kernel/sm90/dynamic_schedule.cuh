@@ -33,7 +33,7 @@
 // many tiles of K and V of this one are left to load as the pipeline has stages: early enough to
 // hide the wait for the counter, and late enough that a slow block does not hold work which others
 // could begin. They must allow it before they wait for the stage of this work tile's last V: a
-// consumer may hold the V in that stage while it waits for the next Q ("Deadlock" in forward.cuh).
+// consumer may hold the V in that stage while it waits for the next Q (docs/deadlock.md, rule 4).
 // Sequences are not sorted by length here: a warp that sorted 32 of them made those of 1k and mixed
 // ones slower, and one of 16k faster (bench/log/tuning-sequences.md).
 // With teams the scheduler is the warp that loads Q, which reads no tile (load_q_of_team).

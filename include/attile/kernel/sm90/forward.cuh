@@ -120,71 +120,19 @@
 // Skipping. K's and V's pipelines have all tiles from the first to the last that any row of the
 // work tile sees. A stage is loaded again only when every consumer has released it, so a consumer
 // waits for the tiles that other consumers' rows see, too, and releases them: `skip_before` ahead
-// of its own, and `skip_after` after them. `skip_kv` skips K and V alternately, because another
-// consumer may need a V of these before it releases a K. `end_rows` may skip up to kMaxSkipped of K
-// before any V.
+// of its own, and `skip_after` after them.
 //
-// Deadlock. Nobody waits for ever. Count the tiles of K and V through the block. K(y) is loaded
-// when all consumers have released K(y - kStages), and V(j) when all have released V(j - kStages).
-//
-//   a consumer waits for     having released       and may hold no V earlier than
-//   K(y), or the Q of the    every K before K(y)   V(y - 1), but in `end_rows` V(h), the last one
-//   work tile that it begins                       of its rows, with y <= h + kStages + 1
-//   V(j)                     K(j)                  V(j - 1), or with kWaitsLate V(j)
-//
-// The bound of y is that `end_rows` skips up to kMaxSkipped tiles of K while it holds V(h), which
-// are kStages, or fewer (see Order). Where it would have to skip more, it releases V(h) first.
-//   1. Suppose that all consumers wait, none for a tile that is loaded.
-//   2. If none waits for a V, the lowest K that one waits for can be loaded: all have released the
-//      K before it.
-//   3. If some do, let V(j) be the first such V. It is not loaded, so somebody holds
-//      V(j - kStages). As kStages >= 2, that is none who waits for a V, but one who waits for K(x),
-//      with x <= (j - kStages) + kStages + 1 = j + 1.
-//   4. So the lowest K(y) that one waits for has y <= j + 1. It can be loaded, because y - kStages
-//      < j: those who wait for a K have released all before K(y), and those who wait for V(j) or a
-//      later V have released K(j).
-// So the threads that load do not wait for ever for K and V.
-//   Q. It may be the Q of the work tile that begins with K(y) that is waited for. It is loaded when
-// its consumer has released the Q before, which it has.
-//   Scheduler. With kHasScheduler the work tile must be made first, for which all who read the
-// work tile before must have allowed it. The lanes of load_q allow it at once, but they go from
-// tile to tile together (ScheduleReader), so that all consumers must have released the Q of earlier
-// tiles. load_kv allows it when it has yet to load kStages tiles of the work tile before, the last
-// of which is V(y - 1): for that all must have released V(y - 1 - 2 kStages). A consumer that has
-// not released such a Q or V waits for a K before K(y), or for a V before V(y - kStages): then by
-// the argument above somebody waits for a K before K(y), which is not so. If load_kv first waited
-// for the stage of V(y - 1), it would wait for V(y - 1 - kStages), which a consumer that waits for
-// the next Q may hold.
-//   V in fp8, not transposed ahead. One thread loads K and V in turn, and V(j) is there when it is
-// transposed. K(y) is then loaded only behind V(y - 1), whose stage wants V(y - 1 - kLoadedVStages)
-// transposed, so all must have released V(y - 1 - kLoadedVStages - kStages). For the lowest K(y)
-// that one waits for they have, as who waits for it holds no V before V(y - 1 - kStages), and who
-// waits for V(j) or a later V none before V(j - 1). And V(j) is loaded right behind K(j), which has
-// been loaded.
-//   Teams. One thread loads K and V in turn: K(y) is loaded behind V(y - 1), for which all must
-// have released V(y - 1 - kStages). By the table, with kMaxSkipped = kStages - 1 as for Order, who
-// waits for K(y) holds none before V(y - kStages). And V(j) is loaded right behind K(j). The warp
-// that loads Q makes a work tile when load_kv allows it, then loads the Q of one consumer behind
-// that of the other one. Who holds that up has not released a Q of earlier work tiles, and so waits
-// for a K before K(y).
-//   Elements of the score modifier are loaded by threads that wait for one consumer alone, which
-// has released those before.
-//   Warps of a consumer release one by one, but wait for nothing but these tiles and each other.
-//
-// Order, with kOrdersConsumers. Consumers that make S at the same time also come to the softmax at
-// the same time, while the tensor cores have nothing to do. So for each tile of K of the block they
-// have turns in the order of their numbers. A consumer waits for its turn when the tile has
-// arrived, and signals the next one's when its S is made, or in `end_rows` when its S is begun. For
-// a tile that it skips it does both before it waits for the tile. Then one computes beside the
-// products of another. Nobody waits for ever:
-//   1. Of all consumers take those whose next turn is for the lowest tile of K, and of these the
-//      one with the lowest number. It never waits for its turn.
-//   2. If all wait, it waits for its K, for the next Q or for a V, none of which is loaded. By the
-//      argument above its K or Q is loaded, unless a V(j) is waited for.
-//   3. Then the holder of V(j - kStages) waits for K(x), or for its turn for it,
-//      x <= (j - kStages) + kMaxSkipped + 1 = j. That is why kMaxSkipped is kStages - 1 here.
-//   4. Those who wait for V(j) or a later V have had their turns for K(j) already, so that the one
-//      taken waits for a K(y), y <= j, which is loaded.
+// Deadlock. docs/deadlock.md proves that nobody waits for ever. The proof stands on five rules,
+// each of which is named beside the code that obeys it:
+//   1  a consumer releases K in order, and K of a tile before it waits for V of that tile
+//      (ForwardConsumer::release_k_and_q);
+//   2  it skips K and V alternately, and in `end_rows` at most kMaxSkipped of K before any V
+//      (skip_kv, end_rows);
+//   3  while it waits for a V it holds at most the V before (kv_loop);
+//   4  load_kv allows the next work tile before it waits for the stages of the last kStages tiles
+//      of this one (load_kv);
+//   5  with kOrdersConsumers each consumer has a turn at each tile of K, which it passes on when S
+//      is made or begun, and of a tile that it skips at once (skip_k, signal_next_turn).
 
 namespace attile::sm90 {
 

@@ -45,8 +45,8 @@ namespace attile::sm90 {
 /// Register tiles count rows through all warpgroups of a block (tile::MmaTile), and
 /// TmaForwardParams::coord subtracts the 64 * warpgroup_ rows that precede this consumer's.
 ///
-/// How tiles are skipped, why nobody waits for ever, and in which order consumers make S, stands in
-/// forward.cuh ("Skipping", "Deadlock", "Order").
+/// How tiles are skipped stands in forward.cuh ("Skipping"), and why nobody waits for ever in
+/// docs/deadlock.md, whose rules are named below.
 ///
 /// Where kv_tiles is empty, as no row of these sees a key, begin_rows writes O = 0 and LSE = -inf,
 /// or with a sink LSE = sink. A row that sees none in tiles that are visited has m = -inf, l = 0
@@ -140,7 +140,7 @@ class ForwardConsumer {
       if constexpr (Traits::kWords == ModifierWords::kNone) release_k_and_q(step);
       const auto rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
       if constexpr (!Traits::kWaitsLate) {
-        smem_.v().consumer_wait(Traits::kOverlaps ? v_state_.next() : v_state_);
+        smem_.v().consumer_wait(Traits::kOverlaps ? v_state_.next() : v_state_);  // rule 3
       }
       if constexpr (Traits::kOverlaps) end_output<0>();
       output_.rescale(rescaling);   // line 10: O <- diag(e^(m_old - m_new)) O
@@ -158,7 +158,7 @@ class ForwardConsumer {
     if constexpr (Traits::kOverlaps) start_output(kv_tiles_.last - 1 > kv_tiles_.first);  // line 10
     const Rows& done = rows();
     const int skip_after = done.skip_after;
-    const bool may_skip_k = skip_after <= Traits::kMaxSkipped;  // see "Deadlock"
+    const bool may_skip_k = skip_after <= Traits::kMaxSkipped;  // rule 2
     int to_skip = 0;
     bool goes_on = may_skip_k;
     if (may_skip_k) {
@@ -292,7 +292,7 @@ class ForwardConsumer {
     }
   }
 
-  // The order of consumers, with kOrdersConsumers.
+  // The order of consumers, with kOrdersConsumers (rule 5).
 
   ATTILE_DEVICE void await_own_turn() const {
     if constexpr (Traits::kOrdersConsumers) await_turn(warpgroup_);
@@ -321,7 +321,7 @@ class ForwardConsumer {
     static_cast<void>(smem_.q(warpgroup_).consumer_wait(q_state_));
     return smem_.rows(warpgroup_, number);
   }
-  /// Releases K of a step, whose S is made, and Q after the last tile of these rows.
+  /// Releases K of a step, whose S is made (rule 1), and Q after the last tile of these rows.
   ATTILE_DEVICE void release_k_and_q(int step) {
     smem_.k().consumer_release(k_state_);
     k_state_.advance();
@@ -341,7 +341,7 @@ class ForwardConsumer {
     ATTILE_UNROLL_BY(1)
     for (int i = 0; i < tiles; ++i) {
       await_own_turn();
-      signal_next_turn();
+      signal_next_turn();  // rule 5: before the wait for the tile
       smem_.k().consumer_skip(k_state_);
       k_state_.advance();
     }
@@ -356,7 +356,7 @@ class ForwardConsumer {
   ATTILE_DEVICE void skip_kv(int tiles) {
     ATTILE_UNROLL_BY(1)
     for (int i = 0; i < tiles; ++i) {
-      skip_k(1);
+      skip_k(1);  // rule 2: another consumer may need this V before it releases its next K
       skip_v(1);
     }
   }

@@ -11,7 +11,8 @@
 
 namespace attile::sm90 {
 
-/// A block's shared memory.
+/// Gives the tiles, values and barriers in a block's shared memory: docs/shared_memory.md has the
+/// map, with who writes and reads each region, and its bytes.
 template <class Traits>
 struct ForwardMemory {
   using QPipeline = typename Traits::QPipeline;

@@ -65,7 +65,7 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
   for (; schedule.more(); schedule.next()) {
     const WorkTile at = schedule.tile();
     // The step at which this thread allows the next work tile: kStages tiles are left to load, and
-    // it has not yet waited for their stages (dynamic_schedule.cuh).
+    // it has not yet waited for their stages (docs/deadlock.md, rule 4; dynamic_schedule.cuh).
     [[maybe_unused]] const int allows_at =
         max(at.kv_tiles.last - Traits::kStages, at.kv_tiles.first);
     if constexpr (Traits::kHasScheduler) {

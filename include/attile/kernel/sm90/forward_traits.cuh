@@ -144,7 +144,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
                                         kRowsAlike<typename P::MaskType> &&
                                         P::SequencesType::kUniform;
   /// The most tiles of K that a consumer skips while it holds V of the tile before them. With more,
-  /// consumers could wait for each other for ever ("Deadlock" and "Order" in forward.cuh).
+  /// consumers could wait for each other for ever (docs/deadlock.md, rule 2).
   static constexpr int kMaxSkipped = kOrdersConsumers || kTeams > 1 ? kStages - 1 : kStages;
   /// One warpgroup's tile of the score modifier's elements, and its pipeline.
   static constexpr int kElementStages = TuningType::kElementStages;
