@@ -54,14 +54,21 @@ ATTILE_DEVICE bool any_thread(bool x) {
 }
 
 /// Gives a block its parts, one after another.
-///   unit    one kv tile of a row tile; with kFixed one split. Where units would be too many to
-///           count, several kv tiles.
+///   split   with kFixed, so many keys counted from key 0 on, which are always computed by
+///           themselves, so that a row's bits depend on nothing else.
+///   unit    what one block gets or another one, undivided: one kv tile of a row tile; with kFixed
+///           one split. Where units would be too many to count, several kv tiles.
 ///   strand  the row tiles whose units are numbered together: those of one head, or of all heads
 ///           where the heads do not divide the blocks (DecodeParams::strands). The order is
 ///           sequence, head, row tile, key.
 ///   run     consecutive units of one strand, which one block computes. Run r is run r / strands of
 ///           strand r % strands; block i computes runs i, i + blocks and so on.
-///   part    the units of one row tile that a run has.
+///   part    the units of one row tile that a run has; with kFixed one of these units.
+/// With kFill and three blocks, a strand of two row tiles of seven and five units:
+///   unit      |0 1 2 3|4 5 6|7|8 9 10 11|
+///   row tile  |----- 0 -----|---- 1 ----|
+///   run       |-- 0 --|-- 1 --|--- 2 ---|
+///   part      |-------|-----|-|---------|
 /// All strands are cut alike, so that neighbouring kv heads, which are neighbours in memory, are
 /// read at the same keys at the same time (bench/log/tuning-decode.md). There is one run for a
 /// block at most, of nearly equal lengths (EvenCut). The exception: where all row tiles have the

@@ -29,9 +29,17 @@
 #include <cstdint>
 #include <type_traits>
 
-// Decode: few rows of queries against many keys, which is as fast as K and V are read. A block has
-// parts of row tiles (SplitSchedule), one after another. Its key groups divide the keys among them:
-// each has the next kGroupKeys of every Bc keys, and loads them for itself. A warp has 16 rows.
+// Decode: attention of few rows of queries to many keys. The rows of Q that read a kv head, up to
+// Br of them (a row tile), are multiplied with all keys that they see, so that K and V are read
+// once; the time is that of reading them, and the kernel is fast if all multiprocessors read all
+// the time. For that the keys of a row tile may be split over blocks (Splits). What a block
+// computes at a time is a part: of one row tile the kv tiles that are the block's, or all of them.
+// A block computes its parts one after another; SplitSchedule says which they are. Where a row tile
+// has several parts, each leaves its state (m, l and O) in scratch memory, and the block that ends
+// last merges them (PartOutput).
+//
+// In a block the keys of a part are divided among key groups, some warps each: a group has the next
+// kGroupKeys of every Bc keys, and loads them for itself. A warp has 16 rows.
 // Where a row tile has no more, all warps divide the keys, too, and each keeps S, P, O, m and l of
 // these rows over its own keys; else, and with Splits::kFixed, the warps of a group divide the
 // rows: a row's sums then have the same order whichever rows share its tile. For a block of four
