@@ -181,9 +181,11 @@ class Contest {
   template <Fp8Sums kSums, int Br, int Bc, int kStages, int kParts = 1, bool kOverlaps = true,
             bool kOrders = false, bool kWaitsLate = false>
   void add_tiles() {
-    using Tuning =
-        attile::sm90::Tuning<kStages, false, true, 0, false, attile::sm90::ModifierWords::kNone,
-                             kParts, kOrders, kOverlaps, kWaitsLate>;
+    using Tuning = attile::sm90::Tuning<attile::sm90::TuningValues{.stages = kStages,
+                                                                   .output_parts = kParts,
+                                                                   .orders = kOrders,
+                                                                   .overlaps = kOverlaps,
+                                                                   .waits_late = kWaitsLate}>;
     using Traits = typename Tuning::template Forward<Br, Bc, D, Types<kSums>,
                                                      typename Args<kSums>::Policies, D>;
     add<Traits>(kSums == Fp8Sums::kPromoted ? "promoted" : "unpromoted", "");

@@ -133,7 +133,7 @@ constexpr bool is_long(TileSet set) {
          set == TileSet::kLongDiagonals;
 }
 
-/// Holds the tiles of an sm90 kernel, and its tuning (sm90::Tuning, sm90::BackwardTuning).
+/// Holds the tiles of the sm90 forward kernel, and its tuning (sm90::TuningValues).
 struct Sm90Tiles {
   int br, bc, stages, element_stages = 0, output_parts = 1;
   bool overlaps = true, waits_late = false;
@@ -249,22 +249,34 @@ inline constexpr int kTransposedPromotedRows = 8192, kTransposedUnpromotedRows =
 constexpr Sm90Tiles sm90_fp8_forward_tiles(int d, int dv, bool promotes, bool fast, bool bare) {
   if (dv <= 64) {
     if (!bare) return {128, 128, 2};
-    return promotes ? Sm90Tiles{192, 128, 2, 0, 2} : Sm90Tiles{192, 160, 2};
+    return promotes ? Sm90Tiles{.br = 192, .bc = 128, .stages = 2, .output_parts = 2}
+                    : Sm90Tiles{192, 160, 2};
   }
   if (dv <= 128) {
-    if (!fast) return {128, 64, 3, 0, 2};
-    if (d > 128) return {128, 128, 2, 0, 2};
-    if (promotes) return {128, 160, 2, 0, 2};
-    return bare ? Sm90Tiles{192, 96, 2, 0, 1, true, true} : Sm90Tiles{128, 160, 2};
+    if (!fast) return {.br = 128, .bc = 64, .stages = 3, .output_parts = 2};
+    if (d > 128) return {.br = 128, .bc = 128, .stages = 2, .output_parts = 2};
+    if (promotes) return {.br = 128, .bc = 160, .stages = 2, .output_parts = 2};
+    return bare ? Sm90Tiles{.br = 192, .bc = 96, .stages = 2, .waits_late = true}
+                : Sm90Tiles{128, 160, 2};
   }
-  if (!promotes) return {128, fast ? 96 : 32, 2, 0, 1, true, fast, kTransposedUnpromotedRows};
+  Sm90Tiles tiles{.br = 128, .bc = fast ? 96 : 32, .stages = 2, .waits_late = fast};
+  if (!promotes) {
+    tiles.transposed_from_rows = kTransposedUnpromotedRows;
+    return tiles;
+  }
+  tiles.overlaps = false;
   if (!fast) {
     int parts = dv <= 192 ? 3 : 4;
     while (round_up(dv, 32) % (16 * parts) != 0) ++parts;  // each a multiple of 16 columns
     // With 64 keys and dropout 256 columns spill.
-    return {128, dv <= 192 ? 64 : 32, 2, 0, parts, false};
+    tiles.bc = dv <= 192 ? 64 : 32;
+    tiles.output_parts = parts;
+    return tiles;
   }
-  return {128, dv <= 192 ? 96 : 128, 2, 0, 2, false, true, kTransposedPromotedRows};
+  tiles.bc = dv <= 192 ? 96 : 128;
+  tiles.output_parts = 2;
+  tiles.transposed_from_rows = kTransposedPromotedRows;
+  return tiles;
 }
 
 /// Returns the tiles with a mask of block lists, before they are fitted to its blocks of `rows`
@@ -288,7 +300,7 @@ constexpr auto fitted(auto tiles) {
   return tiles;
 }
 
-/// Holds the tiles of the sm90 backward kernel, and their tuning (sm90::BackwardTuning).
+/// Holds the tiles of the sm90 backward kernel, and their tuning (sm90::BackwardTuningValues).
 struct Sm90BackwardTiles {
   int br, bc, stages, p_steps, element_stages = 0;
 };

@@ -129,11 +129,18 @@ struct Sm90Forward {
       : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kFastSet, kTeams)
       : kMasked                ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>)
                                : sm90_general_forward_tiles(max(D, Dv));
-  using type = ForwardOf<
-      Args, D, Dv, kTiles.br, kTiles.bc,
-      sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true, kTiles.element_stages,
-                   kCounts, kWords, kTiles.output_parts, false, kTiles.overlaps, kTiles.waits_late,
-                   kTiles.transposed_from_rows, kTiles.teams>>;
+  using type =
+      ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
+                sm90::Tuning<sm90::TuningValues{.stages = kTiles.stages,
+                                                .packs_heads = kTileSet == TileSet::kPackedHeads,
+                                                .element_stages = kTiles.element_stages,
+                                                .counts = kCounts,
+                                                .words = kWords,
+                                                .output_parts = kTiles.output_parts,
+                                                .overlaps = kTiles.overlaps,
+                                                .waits_late = kTiles.waits_late,
+                                                .transposed_from_rows = kTiles.transposed_from_rows,
+                                                .teams = kTiles.teams}>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, TileSet kTileSet>
@@ -144,10 +151,12 @@ struct Sm90Backward {
   static constexpr Sm90BackwardTiles kTiles = fitted<typename Args::MaskType>(
       kTileSet == TileSet::kAny ? sm90_backward_tiles(D, Dv, kHasLongSteps)
                                 : sm90_element_backward_tiles(D, Dv));
-  using Tuning = std::conditional_t<
-      has_diagonals(kTileSet),
-      sm90::BackwardTuning<kTiles.stages, kTiles.p_steps, 0, sm90::ModifierWords::kDiagonals>,
-      sm90::BackwardTuning<kTiles.stages, kTiles.p_steps, kTiles.element_stages>>;
+  static constexpr bool kDiagonals = has_diagonals(kTileSet);
+  using Tuning = sm90::BackwardTuning<sm90::BackwardTuningValues{
+      .stages = kTiles.stages,
+      .p_steps = kTiles.p_steps,
+      .element_stages = kDiagonals ? 0 : kTiles.element_stages,
+      .words = kDiagonals ? sm90::ModifierWords::kDiagonals : sm90::ModifierWords::kNone}>;
   using type =
       sm90::BackwardTraits<min(kTiles.br, kTiles.bc), kTiles.bc, D, typename Args::Elements,
                            typename Args::Policies, Dv, kMode, Tuning>;

@@ -7,6 +7,7 @@ namespace suite_sm90_backward {
 using namespace attile_test;
 using attile::DqMode;
 using attile::sm90::BackwardTuning;
+using attile::sm90::BackwardTuningValues;
 
 using D64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<>>;
 using D96 = GpuExecutor<Dims<96>, Sm90DefaultTiles<>>;
@@ -22,7 +23,7 @@ using InOrder64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<>, DqMode::kInOrder>;
 using InOrder128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<>, DqMode::kInOrder>;
 template <int Br, int Bc, class Dim, class Tuning = BackwardTuning<>>
 using Own = GpuExecutor<Dim, Sm90Tiles<Br, Bc, attile::sm90::Tuning<>, Tuning>>;
-using OneGroup = Own<64, 64, Dims<64>, BackwardTuning<3>>;
+using OneGroup = Own<64, 64, Dims<64>, BackwardTuning<BackwardTuningValues{.stages = 3}>>;
 using ThreeGroups = Own<64, 192, Dims<32>>;
 using D72 = Own<128, 128, Dims<72>, BackwardTuning<>>;
 using D64x32 = Own<128, 128, Dims<64, 32>>;

@@ -7,6 +7,7 @@ namespace suite_sm90_forward {
 using namespace attile_test;
 using attile::sm90::TileSet;
 using attile::sm90::Tuning;
+using attile::sm90::TuningValues;
 
 using Dims64 = Dims<64>;
 
@@ -41,10 +42,10 @@ using Own128x96D80 = Own<128, 96, Dims<80>>;
 using Own192x64D64x32 = Own<192, 64, Dims<64, 32>>;
 using Own128x64D64x256 = Own<128, 64, Dims<64, 256>>;
 // Wide tiles, and stages.
-using NotPersistent = Own<64, 128, Dims64, Tuning<2, false, false>>;
-using ThreeGroups = Own<192, 80, Dims<128>, Tuning<2>>;
-using FourStages = Own<128, 32, Dims64, Tuning<4>>;
-using Widest = Own<128, 208, Dims64, Tuning<2>>;
+using NotPersistent = Own<64, 128, Dims64, Tuning<TuningValues{.persistent = false}>>;
+using ThreeGroups = Own<192, 80, Dims<128>, Tuning<>>;
+using FourStages = Own<128, 32, Dims64, Tuning<TuningValues{.stages = 4}>>;
+using Widest = Own<128, 208, Dims64, Tuning<>>;
 
 const bool kRegistered = [] {
   using enum Policy;

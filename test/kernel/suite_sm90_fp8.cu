@@ -9,6 +9,7 @@ namespace suite_sm90_fp8 {
 
 using namespace attile_test;
 using attile::sm90::Tuning;
+using attile::sm90::TuningValues;
 using E4m3 = __nv_fp8_e4m3;
 using E5m2 = __nv_fp8_e5m2;
 
@@ -20,8 +21,10 @@ template <int Br, int Bc, class Dim, int kParts, bool kOverlaps = true, bool kOr
           int kTransposedFromRows = 0>
 using Own =
     GpuExecutor<Dim, Sm90Tiles<Br, Bc,
-                               Tuning<2, false, true, 0, false, attile::sm90::ModifierWords::kNone,
-                                      kParts, kOrders, kOverlaps, false, kTransposedFromRows>>>;
+                               Tuning<TuningValues{.output_parts = kParts,
+                                                   .orders = kOrders,
+                                                   .overlaps = kOverlaps,
+                                                   .transposed_from_rows = kTransposedFromRows}>>>;
 
 using Whole = Own<192, 96, Dims<64>, 1>;
 using TwoParts = Own<192, 128, Dims<64>, 2>;

@@ -95,6 +95,6 @@ int main() {
   example::need_gpu();
   holds<Kernel<64, 64, attile::sm80::Tuning<>>>("sm80");
   holds<Kernel<64, 64, attile::sm80::Tuning<4, 2>>>("sm80, two warps a row");
-  holds<Kernel<128, 64, attile::sm90::Tuning<2>>>("sm90");
+  holds<Kernel<128, 64, attile::sm90::Tuning<>>>("sm90");
   return 0;
 }

@@ -20,7 +20,10 @@
 namespace {
 
 using namespace attile_test;
+using attile::sm90::BackwardTuning;
+using attile::sm90::BackwardTuningValues;
 using attile::sm90::Tuning;
+using attile::sm90::TuningValues;
 
 /// Whether TMA can address every tensor of the case, by the rule of docs/kernels.md.
 bool is_boxable(const Case& c) {
@@ -48,21 +51,21 @@ struct Sm90Executor : GpuExecutor<Dim, Alone<TileChoice>, kMode> {
 template <int Br, int Bc, class Tuning>
 using Warpgroups = Sm90Executor<Dims<64>, Sm90Tiles<Br, Bc, Tuning>>;
 using Two = Warpgroups<128, 64, Tuning<>>;
-using Three = Warpgroups<192, 32, Tuning<3>>;
-using Plain = Warpgroups<64, 64, Tuning<2, false, false>>;
-using Packed = Warpgroups<128, 64, Tuning<2, true>>;
+using Three = Warpgroups<192, 32, Tuning<TuningValues{.stages = 3}>>;
+using Plain = Warpgroups<64, 64, Tuning<TuningValues{.persistent = false}>>;
+using Packed = Warpgroups<128, 64, Tuning<TuningValues{.packs_heads = true}>>;
 // Work tiles come from a counter, or in turns, though all sequences have the same lengths.
-using Counted = Warpgroups<192, 32, Tuning<3, false, true, 0, true>>;
+using Counted = Warpgroups<192, 32, Tuning<TuningValues{.stages = 3, .counts = true}>>;
 // Two teams: each has work tiles of its own, by its number or from a counter.
 template <int kStages, bool kCounts>
-using TeamTuning = Tuning<kStages, false, true, 0, kCounts, attile::sm90::ModifierWords::kNone, 1,
-                          false, true, false, 0, 2>;
+using TeamTuning = Tuning<TuningValues{.stages = kStages, .counts = kCounts, .teams = 2}>;
 using Teams = Warpgroups<128, 64, TeamTuning<2, false>>;
 using CountedTeams = Warpgroups<64, 32, TeamTuning<3, true>>;
 // Where TMA cannot address the inputs, a kernel of sm80 stands in, and sm90 has to say so.
-using PackedOrSm80 = GpuExecutor<Dims<64>, Sm90Tiles<128, 64, Tuning<2, true>>>;
+using PackedOrSm80 =
+    GpuExecutor<Dims<64>, Sm90Tiles<128, 64, Tuning<TuningValues{.packs_heads = true}>>>;
 using TwoOrSm80 = GpuExecutor<Dims<64>, Sm90Tiles<128, 64, Tuning<>>>;
-using ThreeOrSm80 = GpuExecutor<Dims<64>, Sm90Tiles<192, 32, Tuning<3>>>;
+using ThreeOrSm80 = GpuExecutor<Dims<64>, Sm90Tiles<192, 32, Tuning<TuningValues{.stages = 3}>>>;
 // Rows of O lie elsewhere than those of Q.
 using Narrow = Sm90Executor<Dims<64, 32>, Sm90Tiles<128, 64, Tuning<>>>;
 // O is staged in halves.
@@ -70,19 +73,22 @@ using Deep = Sm90Executor<Dims<256, 256, 64>, Sm90DefaultTiles<>>;
 using D96 = Sm90Executor<Dims<96, 96, 64>, Sm90DefaultTiles<>>;
 
 // A bias in tiles: one stage and two, and rows of two and three consumers.
-using ElementsTwo = GpuExecutor<Dims<64>, Sm90Tiles<128, 64, Tuning<2, false, true, 1>>>;
-using ElementsThree = GpuExecutor<Dims<64>, Sm90Tiles<192, 48, Tuning<3, false, true, 2>>>;
+using ElementsTwo =
+    GpuExecutor<Dims<64>, Sm90Tiles<128, 64, Tuning<TuningValues{.element_stages = 1}>>>;
+using ElementsThree =
+    GpuExecutor<Dims<64>,
+                Sm90Tiles<192, 48, Tuning<TuningValues{.stages = 3, .element_stages = 2}>>>;
 using ElementsDefault = GpuExecutor<Dims<64>, Sm90DefaultTiles<attile::sm90::TileSet::kElements>>;
 
 // A bias that all rows have in common, which comes with K.
 using ColumnsTwo = GpuExecutor<
     Dims<64>,
-    Sm90Tiles<128, 80, Tuning<2, false, true, 0, false, attile::sm90::ModifierWords::kColumns>>>;
+    Sm90Tiles<128, 80, Tuning<TuningValues{.words = attile::sm90::ModifierWords::kColumns}>>>;
 using ColumnsDefault = GpuExecutor<Dims<64>, Sm90DefaultTiles<attile::sm90::TileSet::kColumns>>;
 // A bias of column - row: its words come with K, and backward with Q.
 using DiagonalsTwo = GpuExecutor<
     Dims<64>,
-    Sm90Tiles<128, 80, Tuning<2, false, true, 0, false, attile::sm90::ModifierWords::kDiagonals>>>;
+    Sm90Tiles<128, 80, Tuning<TuningValues{.words = attile::sm90::ModifierWords::kDiagonals}>>>;
 template <class Dim, attile::DqMode kMode = attile::DqMode::kAccumulate>
 using DiagonalsOf = GpuExecutor<Dim, Sm90DefaultTiles<attile::sm90::TileSet::kDiagonals>, kMode>;
 using Diagonals64 = DiagonalsOf<Dims<64>>;
@@ -91,9 +97,10 @@ using Diagonals192 = DiagonalsOf<Dims<192>>;
 using DiagonalsInOrder = DiagonalsOf<Dims<64>, attile::DqMode::kInOrder>;
 // The elements backward, where each warp reads the transpose: parts of a tile, and dQ by columns.
 template <int Br, int Bc, class Dim, int kStages, attile::DqMode kMode>
-using ElementsBackward =
-    GpuExecutor<Dim, Sm90Tiles<Br, Bc, Tuning<>, attile::sm90::BackwardTuning<2, 1, kStages>>,
-                kMode>;
+using ElementsBackward = GpuExecutor<
+    Dim,
+    Sm90Tiles<Br, Bc, Tuning<>, BackwardTuning<BackwardTuningValues{.element_stages = kStages}>>,
+    kMode>;
 using ElementsRows = ElementsBackward<128, 128, Dims<64>, 1, attile::DqMode::kAccumulate>;
 using ElementsColumns = ElementsBackward<64, 128, Dims<128>, 2, attile::DqMode::kAccumulate>;
 using ElementsInOrder = ElementsBackward<64, 64, Dims<64>, 2, attile::DqMode::kInOrder>;
@@ -113,7 +120,8 @@ using ColumnsOrSm80 = GpuExecutor<Dims<128>, Sm90Tiles<64, 128, Tuning<>>>;
 using ColumnsInOrder =
     Sm90Executor<Dims<128>, Sm90Tiles<64, 128, Tuning<>>, attile::DqMode::kInOrder>;
 using OneGroup =
-    Sm90Executor<Dims<64>, Sm90Tiles<64, 64, Tuning<>, attile::sm90::BackwardTuning<3>>>;
+    Sm90Executor<Dims<64>,
+                 Sm90Tiles<64, 64, Tuning<>, BackwardTuning<BackwardTuningValues{.stages = 3}>>>;
 using OneGroupInOrder =
     Sm90Executor<Dims<64>, Sm90Tiles<64, 64, Tuning<>>, attile::DqMode::kInOrder>;
 using Default = Sm90Executor<Dims<64>, Sm90DefaultTiles<>>;
@@ -152,7 +160,7 @@ using DefaultOfNothing =
 // Three consumers: preprocessing writes the zeros.
 using ThreeOfNothing =
     attile::BackwardTraits<64, 192, 64, __half, Nothing, attile::NoScoreMod, attile::NoDropout, 64,
-                           attile::DqMode::kAccumulate, attile::sm90::BackwardTuning<>>;
+                           attile::DqMode::kAccumulate, BackwardTuning<>>;
 
 using Blocks = attile::BlockSparse<attile::Causal, 128, 64>;
 template <int Br, int Bc, int D>
@@ -182,8 +190,8 @@ void any_table() {
   using attile::ForwardTraits;
   using attile::NoDropout;
   using attile::NoScoreMod;
-  using attile::sm90::BackwardTuning;
-  run_any_table<ForwardTraits<192, 32, 64, __half, Mask, NoScoreMod, NoDropout, 64, Tuning<3>>>();
+  run_any_table<ForwardTraits<192, 32, 64, __half, Mask, NoScoreMod, NoDropout, 64,
+                              Tuning<TuningValues{.stages = 3}>>>();
   run_any_table<BackwardTraits<64, 64, 64, __half, Mask, NoScoreMod, NoDropout, 64,
                                DqMode::kAccumulate, BackwardTuning<>>>();
   run_any_table<BackwardTraits<64, 128, 64, __half, Mask, NoScoreMod, NoDropout, 64,
@@ -239,7 +247,8 @@ std::vector<float> beside_neighbour(float size, const S& mod = {}) {
 /// of one that has no scratch memory to count in.
 void check_counted_causal() {
   using Traits = attile::ForwardTraits<192, 32, 64, __half, attile::Causal, attile::NoScoreMod,
-                                       attile::NoDropout, 64, Tuning<3, false, true, 0, true>>;
+                                       attile::NoDropout, 64,
+                                       Tuning<TuningValues{.stages = 3, .counts = true}>>;
   constexpr int kRows = 450, kHeads = 12, kKvHeads = 4;
   const auto numbers = [](int heads, unsigned seed) {
     return example::normal<__half>(static_cast<std::size_t>(kRows) * heads * 64, seed);

@@ -15,6 +15,7 @@ namespace {
 
 using namespace attile_test;
 using attile::sm90::Tuning;
+using attile::sm90::TuningValues;
 
 using E4m3 = __nv_fp8_e4m3;
 using E5m2 = __nv_fp8_e5m2;
@@ -25,10 +26,13 @@ using Unpromoted = Fp8Executor<Inner, Q, K, V, Fp8Products::kUnpromoted>;
 template <int Br, int Bc, class Dim, int kStages, int kParts, bool kOrders, bool kOverlaps,
           bool kWaitsLate = false, int kTransposedFromRows = 0>
 using Fp8OrSm80 =
-    GpuExecutor<Dim,
-                Sm90Tiles<Br, Bc,
-                          Tuning<kStages, false, true, 0, false, attile::sm90::ModifierWords::kNone,
-                                 kParts, kOrders, kOverlaps, kWaitsLate, kTransposedFromRows>>>;
+    GpuExecutor<Dim, Sm90Tiles<Br, Bc,
+                               Tuning<TuningValues{.stages = kStages,
+                                                   .output_parts = kParts,
+                                                   .orders = kOrders,
+                                                   .overlaps = kOverlaps,
+                                                   .waits_late = kWaitsLate,
+                                                   .transposed_from_rows = kTransposedFromRows}>>>;
 using Fp8Two = Fp8OrSm80<128, 64, Dims<64>, 2, 1, false, true>;
 using Fp8Three = Fp8OrSm80<192, 32, Dims<64>, 3, 4, false, true>;
 using Fp8Ordered = Fp8OrSm80<128, 64, Dims<64>, 2, 1, true, true, true>;

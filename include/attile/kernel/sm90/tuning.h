@@ -27,37 +27,51 @@ constexpr int consumer_registers(int consumers, int producer) {
 /// nothing else (reads_columns, reads_diagonals).
 enum class ModifierWords { kNone, kColumns, kDiagonals };
 
-/// Holds what changes a forward kernel's speed and not its result, beside its tiles. It is a type
-/// and not a value for the reason that portable::Tuning gives.
-/// Stages      stages of the pipelines of K and of V.
-/// PacksHeads  a tile has rows of several query heads of one kv head, for which K and V are read
-///             once. It is meant for a q_len that would leave tiles nearly empty.
-/// Persistent  as many blocks are launched as run at the same time, and each computes several work
-///             tiles: the next one is loaded while one ends. Else each work tile has its block.
-/// ElementStages   stages of the pipelines of the score modifier's elements, which are of 16 bits
-///             (ElementTensor): TMA copies tiles of them. With 0 threads read them.
-/// Counts      blocks take their work tiles by a counter in scratch memory, as they do where
-///             sequences have lengths of their own (dynamic_schedule.cuh). It is meant for masks
-///             under which tiles of rows see very different numbers of keys.
-/// ReadWords   what a stage of K has beside the tile, of what the score modifier reads.
-/// OutputParts with V in fp8 and promoted sums (Fp8Sums): into how many parts the columns of P V
-///             are cut, one of which is in registers beside O. With one P V is made beside the
-///             maximum of the next scores; with more all but the last part are made before it.
-/// Orders      consumers begin S one after another.
-/// Overlaps    a consumer makes S beside P V of the tile before. Without it S, and sums of P V, are
-///             not in registers at the same time.
-/// WaitsLate   a consumer waits for V of a tile behind the tile's exponentials, and not ahead of
-///             them, which is faster where V comes late: in fp8 of three consumers, or wide.
-/// TransposedFromRows   with scratch memory V in fp8 is transposed ahead of the kernel
-///             (transpose_v.cuh) where at least so many rows of query heads share a kv head;
-///             0: never.
-/// Teams       groups of consumers of a block, each with Br rows, pipelines and work tiles of its
-///             own, 1 or 2 (forward.cuh).
-template <int Stages = 2, bool PacksHeads = false, bool Persistent = true, int ElementStages = 0,
-          bool Counts = false, ModifierWords ReadWords = ModifierWords::kNone, int OutputParts = 1,
-          bool Orders = false, bool Overlaps = true, bool WaitsLate = false,
-          int TransposedFromRows = 0, int Teams = 1>
-struct Tuning {
+/// Holds what changes a forward kernel's speed and not its result, beside its tiles.
+///   sm90::Tuning<sm90::TuningValues{.stages = 4, .teams = 2}>
+struct TuningValues {
+  /// Stages of the pipelines of K and of V.
+  int stages = 2;
+  /// Whether a tile has rows of several query heads of one kv head, for which K and V are read
+  /// once. It is meant for a q_len that would leave tiles nearly empty.
+  bool packs_heads = false;
+  /// Whether as many blocks are launched as run at the same time, and each computes several work
+  /// tiles: the next one is loaded while one ends. Else each work tile has its block.
+  bool persistent = true;
+  /// Stages of the pipelines of the score modifier's elements, which are of 16 bits
+  /// (ElementTensor): TMA copies tiles of them. With 0 threads read them.
+  int element_stages = 0;
+  /// Whether blocks take their work tiles by a counter in scratch memory, as they do where
+  /// sequences have lengths of their own (dynamic_schedule.cuh). It is meant for masks under which
+  /// tiles of rows see very different numbers of keys.
+  bool counts = false;
+  /// What a stage of K has beside the tile, of what the score modifier reads.
+  ModifierWords words = ModifierWords::kNone;
+  /// With V in fp8 and promoted sums (Fp8Sums): into how many parts the columns of P V are cut, one
+  /// of which is in registers beside O. With one P V is made beside the maximum of the next scores;
+  /// with more all but the last part are made before it.
+  int output_parts = 1;
+  /// Whether consumers begin S one after another.
+  bool orders = false;
+  /// Whether a consumer makes S beside P V of the tile before. Without it S, and sums of P V, are
+  /// not in registers at the same time.
+  bool overlaps = true;
+  /// Whether a consumer waits for V of a tile behind the tile's exponentials, and not ahead of
+  /// them, which is faster where V comes late: in fp8 of three consumers, or wide.
+  bool waits_late = false;
+  /// With scratch memory V in fp8 is transposed ahead of the kernel (transpose_v.cuh) where at
+  /// least so many rows of query heads share a kv head; 0: never.
+  int transposed_from_rows = 0;
+  /// Groups of consumers of a block, each with Br rows, pipelines and work tiles of its own, 1 or 2
+  /// (forward.cuh).
+  int teams = 1;
+};
+
+/// Is the type that TuningValues become: see Tuning, which names it.
+template <int Stages, bool PacksHeads, bool Persistent, int ElementStages, bool Counts,
+          ModifierWords Words, int OutputParts, bool Orders, bool Overlaps, bool WaitsLate,
+          int TransposedFromRows, int Teams>
+struct TuningOf {
   static_assert(Stages >= 2,
                 "attile::sm90::Tuning: at least 2 stages, as a warpgroup waits for the next V "
                 "before it frees the last one");
@@ -71,37 +85,58 @@ struct Tuning {
   static constexpr bool kOrders = Orders;
   static constexpr bool kOverlaps = Overlaps;
   static constexpr bool kWaitsLate = WaitsLate;
-  static constexpr ModifierWords kWords = ReadWords;
+  static constexpr ModifierWords kWords = Words;
   static constexpr int kTransposedFromRows = TransposedFromRows;
   static constexpr int kTeams = Teams;
 
   /// The traits that attile::ForwardTraits takes with this tuning.
   template <int Br, int Bc, int D, class E, class P, int Dv>
-  using Forward = ForwardTraits<Br, Bc, D, E, P, Dv, Tuning>;
+  using Forward = ForwardTraits<Br, Bc, D, E, P, Dv, TuningOf>;
 };
 
+/// Names the tuning of a forward kernel. It is a type, and the value is taken apart here, for the
+/// reason that portable::Tuning gives.
+template <TuningValues kValues = TuningValues{}>
+using Tuning =
+    TuningOf<kValues.stages, kValues.packs_heads, kValues.persistent, kValues.element_stages,
+             kValues.counts, kValues.words, kValues.output_parts, kValues.orders, kValues.overlaps,
+             kValues.waits_late, kValues.transposed_from_rows, kValues.teams>;
+
 /// Holds what changes a backward pass's speed, and its result only by the order of sums.
-/// Stages   stages of the pipelines of Q and of dO: a warpgroup waits for the next tiles before it
-///          frees these.
-/// PSteps   tiles of P in shared memory, above 128 columns: the warpgroup that makes P hands them
-///          to the one that makes dS; 0: the part of a tile for which scores are made at a time.
-/// ElementStages   stages of the pipeline of the score modifier's elements, as in Tuning; each has
-///          those of such a part.
-/// ReadWords   as in Tuning, beside tiles of Q: nothing or kDiagonals.
-template <int Stages = 2, int PSteps = 1, int ElementStages = 0,
-          ModifierWords ReadWords = ModifierWords::kNone>
-struct BackwardTuning {
+///   sm90::BackwardTuning<sm90::BackwardTuningValues{.stages = 3}>
+struct BackwardTuningValues {
+  /// Stages of the pipelines of Q and of dO: a warpgroup waits for the next tiles before it frees
+  /// these.
+  int stages = 2;
+  /// Tiles of P in shared memory, above 128 columns: the warpgroup that makes P hands them to the
+  /// one that makes dS; 0: the part of a tile for which scores are made at a time.
+  int p_steps = 1;
+  /// Stages of the pipeline of the score modifier's elements, as in TuningValues; each has those of
+  /// such a part.
+  int element_stages = 0;
+  /// As in TuningValues, beside tiles of Q: nothing or kDiagonals.
+  ModifierWords words = ModifierWords::kNone;
+};
+
+/// Is the type that BackwardTuningValues become: see BackwardTuning, which names it.
+template <int Stages, int PSteps, int ElementStages, ModifierWords Words>
+struct BackwardTuningOf {
   static_assert(Stages >= 2, "attile::sm90::BackwardTuning: at least 2 stages");
   static_assert(PSteps >= 0, "attile::sm90::BackwardTuning: tiles of P are 0 or more");
 
   static constexpr int kStages = Stages;
   static constexpr int kPSteps = PSteps;
   static constexpr int kElementStages = ElementStages;
-  static constexpr ModifierWords kWords = ReadWords;
+  static constexpr ModifierWords kWords = Words;
 
   /// The traits that attile::BackwardTraits takes with this tuning.
   template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode>
-  using Backward = BackwardTraits<Br, Bc, D, E, P, Dv, kMode, BackwardTuning>;
+  using Backward = BackwardTraits<Br, Bc, D, E, P, Dv, kMode, BackwardTuningOf>;
 };
+
+/// Names the tuning of a backward pass, as Tuning does that of a forward kernel.
+template <BackwardTuningValues kValues = BackwardTuningValues{}>
+using BackwardTuning =
+    BackwardTuningOf<kValues.stages, kValues.p_steps, kValues.element_stages, kValues.words>;
 
 }  // namespace attile::sm90
