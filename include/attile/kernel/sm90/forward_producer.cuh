@@ -33,10 +33,50 @@ ATTILE_DEVICE bool is_transposed_ahead(const TmaForwardParams<Traits>& p) {
   return Traits::kTransposesAhead && p.maps.v_is_transposed;
 }
 
+/// Writes which tile a stage of K has, with kListsBlocks, before its copy is begun.
+template <class Traits>
+ATTILE_DEVICE void write_kv_tile(const ForwardMemory<Traits>& smem,
+                                 const typename Traits::KPipeline::State& state, int kv_tile) {
+  if constexpr (Traits::kListsBlocks) {
+    smem.k().await_empty(state);  // consumers have read the number that is there
+    if (arch::thread_index() % arch::kWarpSize == 0) smem.kv_tile(state.stage) = kv_tile;
+  }
+}
+
+/// Loads V in fp8 of the tile to which `loader` has gone, for the warps that transpose it
+/// (transpose_v), into stages of its own. Scope    as load_kv.
+template <class Traits>
+ATTILE_DEVICE void load_fp8_v(const TmaForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
+                              KvLoader<Traits>& loader,
+                              typename Traits::LoadedVPipeline::State& state, const WorkTile& at,
+                              int step) {
+  if constexpr (Traits::kTakesColumns) {
+    if (p.maps.v_by_columns) {
+      const int key0 = p.kv_tile(at, step) * Traits::kBc;
+      smem.loaded_v().producer_acquire(state);
+      smem.loaded_v_columns().load(state, p.maps.v, {key0, 0, 0, at.kv_head, at.sequence});
+      state.advance();
+      return;
+    }
+  }
+  loader.load(smem.loaded_v(), state, p.maps.v);
+  state.advance();
+}
+
+/// Tells the warps that transpose V that no more follows. Scope    as load_kv.
+template <class Traits>
+ATTILE_DEVICE void send_end_of_v(const ForwardMemory<Traits>& smem,
+                                 const typename Traits::LoadedVPipeline::State& state) {
+  if (Traits::kKvLanes > 1 && arch::thread_index() % arch::kWarpSize != 0) return;
+  const auto v = smem.loaded_v();
+  v.await_empty(state);
+  smem.is_end_of_v(state.stage) = true;
+  static_cast<void>(v.expect(state, 0));
+}
+
 /// Loads K or V of all tiles from the first to the last that any row of each of the block's work
-/// tiles sees; V in fp8 beside K, for the warps that transpose it. `pipeline`, `map`: those of K or
-/// of V, and with V in fp8 those of K; `kOfKeys`: whether it is that of K, of which a stage says
-/// which tile it has, with kListsBlocks. With teams that thread loads V, too.
+/// tiles sees; with K in turn V in fp8, or with teams V. `pipeline`, `map`: those of K or of V;
+/// `kOfKeys`: whether of K. With kHasScheduler it allows the next work tile.
 /// Behind a sequence's last key TMA writes zeros (`ragged`). The mask replaces such a score by
 /// -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there.
 /// Scope    Traits::kKvLanes lanes of a warp, from the first one on.
@@ -44,24 +84,10 @@ template <bool kOfKeys, class Traits, class Pipeline>
 ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
                            const arch::TensorMap& map) {
-  constexpr int kLanes = Traits::kKvLanes;
   KvLoader<Traits> loader(p);
   typename Pipeline::State state;
   [[maybe_unused]] typename Traits::LoadedVPipeline::State v_state;
-  [[maybe_unused]] const auto load_fp8_v = [&](const WorkTile& at, int step) {
-    if constexpr (Traits::kTakesColumns) {
-      if (p.maps.v_by_columns) {
-        const int key0 = p.kv_tile(at, step) * Traits::kBc;
-        smem.loaded_v().producer_acquire(v_state);
-        smem.loaded_v_columns().load(v_state, p.maps.v, {key0, 0, 0, at.kv_head, at.sequence});
-        v_state.advance();
-        return;
-      }
-    }
-    loader.load(smem.loaded_v(), v_state, p.maps.v);
-    v_state.advance();
-  };
-  auto schedule = schedule_of_thread(p, block, smem, kLanes);
+  auto schedule = schedule_of_thread(p, block, smem, Traits::kKvLanes);
   for (; schedule.more(); schedule.next()) {
     const WorkTile at = schedule.tile();
     // The step at which this thread allows the next work tile: kStages tiles are left to load, and
@@ -77,26 +103,19 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
         if (step == allows_at) schedule.allow_next();
       }
       const int kv_tile = p.kv_tile(at, step);
-      if constexpr (kOfKeys && Traits::kListsBlocks) {
-        pipeline.await_empty(state);
-        if (arch::thread_index() % arch::kWarpSize == 0) smem.kv_tile(state.stage) = kv_tile;
-      }
+      if constexpr (kOfKeys) write_kv_tile(smem, state, kv_tile);
       loader.go_to(at, step, kv_tile);
       loader.load(pipeline, state, map);
       if constexpr (kOfKeys && Traits::kTeams > 1) loader.load(smem.v(), state, p.maps.v);
       state.advance();
       if constexpr (Traits::kFp8Values) {
-        if (!is_transposed_ahead(p)) load_fp8_v(at, step);
+        if (!is_transposed_ahead(p)) load_fp8_v(p, smem, loader, v_state, at, step);
       }
     }
   }
   if constexpr (Traits::kFp8Values) {
-    if (is_transposed_ahead(p)) return;  // nobody waits for what would be transposed
-    if (kLanes > 1 && arch::thread_index() % arch::kWarpSize != 0) return;  // else one is here
-    const auto v = smem.loaded_v();
-    v.await_empty(v_state);
-    smem.is_end_of_v(v_state.stage) = true;
-    static_cast<void>(v.expect(v_state, 0));
+    // Where V is transposed ahead nobody waits for it.
+    if (!is_transposed_ahead(p)) send_end_of_v(smem, v_state);
   }
 }
 
