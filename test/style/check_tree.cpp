@@ -474,7 +474,8 @@ const auto kOldNames = list_of(
     "begin_turn pass_turn take_turn end_turn keep_turns clear_share share_taken share_cleared "
     "await_zeros give_registers take_registers wgmma_touches touch_sums many_rows score_unit "
     "half_unit kSlack kRescaleSlack raise_maximum send_tile key_tile column_of kColumnsSharedBytes "
-    "backward_columns_kernel kCluster PackedTileCoord kSchedules VaryingTiles ScheduledTiles");
+    "backward_columns_kernel kCluster PackedTileCoord kSchedules VaryingTiles ScheduledTiles "
+    "drop_in_operand fast_log2_probabilities kLongUnmasked");
 
 void Checker::check_old_names(const File& file) {
   for (std::size_t i = 0; i < file.code.size(); ++i) {

@@ -38,7 +38,8 @@ template <class Traits>
 ATTILE_DEVICE void write_kv_tile(const ForwardMemory<Traits>& smem,
                                  const typename Traits::KPipeline::State& state, int kv_tile) {
   if constexpr (Traits::kListsBlocks) {
-    smem.k().await_empty(state);  // consumers have read the number that is there
+    const auto pipeline = smem.k();
+    pipeline.await_empty(state);  // consumers have read the number that is there
     if (arch::thread_index() % arch::kWarpSize == 0) smem.kv_tile(state.stage) = kv_tile;
   }
 }
@@ -48,30 +49,30 @@ ATTILE_DEVICE void write_kv_tile(const ForwardMemory<Traits>& smem,
 template <class Traits>
 ATTILE_DEVICE void load_fp8_v(const TmaForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
                               KvLoader<Traits>& loader,
-                              typename Traits::LoadedVPipeline::State& state, const WorkTile& at,
+                              typename Traits::LoadedVPipeline::State& v_state, const WorkTile& at,
                               int step) {
   if constexpr (Traits::kTakesColumns) {
     if (p.maps.v_by_columns) {
       const int key0 = p.kv_tile(at, step) * Traits::kBc;
-      smem.loaded_v().producer_acquire(state);
-      smem.loaded_v_columns().load(state, p.maps.v, {key0, 0, 0, at.kv_head, at.sequence});
-      state.advance();
+      smem.loaded_v().producer_acquire(v_state);
+      smem.loaded_v_columns().load(v_state, p.maps.v, {key0, 0, 0, at.kv_head, at.sequence});
+      v_state.advance();
       return;
     }
   }
-  loader.load(smem.loaded_v(), state, p.maps.v);
-  state.advance();
+  loader.load(smem.loaded_v(), v_state, p.maps.v);
+  v_state.advance();
 }
 
 /// Tells the warps that transpose V that no more follows. Scope    as load_kv.
 template <class Traits>
 ATTILE_DEVICE void send_end_of_v(const ForwardMemory<Traits>& smem,
-                                 const typename Traits::LoadedVPipeline::State& state) {
+                                 const typename Traits::LoadedVPipeline::State& v_state) {
   if (Traits::kKvLanes > 1 && arch::thread_index() % arch::kWarpSize != 0) return;
   const auto v = smem.loaded_v();
-  v.await_empty(state);
-  smem.is_end_of_v(state.stage) = true;
-  static_cast<void>(v.expect(state, 0));
+  v.await_empty(v_state);
+  smem.is_end_of_v(v_state.stage) = true;
+  static_cast<void>(v.expect(v_state, 0));
 }
 
 /// Loads K or V of all tiles from the first to the last that any row of each of the block's work
