@@ -12,7 +12,7 @@ struct BackwardTraits;
 
 /// Holds what a portable kernel can be tuned by, besides its tiles. It is a type and not a value:
 /// nvcc 13.0 writes host code that does not compile for functions that name a class with a value of
-/// class type among its template arguments.
+/// class type among its template arguments. (An alias may have such a value: sm90::Tuning.)
 /// kThreads      threads of a block; a multiple of 32.
 /// kBlocksPerSm  blocks of a multiprocessor that the compiler leaves registers for.
 /// kPrefetch     forward: K and V are in flight while the products run; takes registers for a tile
