@@ -109,7 +109,7 @@
 //   - Above 128 columns those of the warpgroup that makes dQ wait for each other before one of them
 //     signals that it has been added.
 // Behind the barrier that follows the set-up of the mbarriers, all else within the block is ordered
-// by these (backward_memory.cuh), and among blocks by DqOrder.
+// by these (docs/shared_memory.md says which region by which), and among blocks by DqOrder.
 
 namespace attile::sm90 {
 

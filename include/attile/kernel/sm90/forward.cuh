@@ -116,6 +116,7 @@
 // another, as else they would come to the softmax at the same time.
 // All else is ordered by mbarriers, of the pipelines and of the work tile that one thread makes for
 // others (dynamic_schedule.cuh), which smem.init() sets up ahead of a barrier of the block.
+// docs/shared_memory.md says of each region of shared memory by which.
 //
 // Skipping. K's and V's pipelines have all tiles from the first to the last that any row of the
 // work tile sees. A stage is loaded again only when every consumer has released it, so a consumer
