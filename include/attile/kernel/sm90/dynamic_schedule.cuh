@@ -89,21 +89,27 @@ class DynamicSchedule {
       count_tiles();
     }
     const unsigned among = number - before_;
-    const int lane = arch::first_lane(among < end_);
-    const unsigned begin = lane == 0 ? 0 : of_lane(lane - 1);
-    at_.sequence = first_ + lane;
+    const int found = arch::first_lane(among < end_);
+    const int lane = arch::thread_index() % arch::kWarpSize;
+    const int mine = static_cast<int>(end_ - begin_of_lane(lane));
+    const int tiles = arch::shuffle(mine, found);
+    // The lanes from `first` to `past` have sequences with as many tiles.
+    const int opposite = arch::kWarpSize - 1 - lane;
+    const bool differs = arch::shuffle(mine, opposite) != tiles;
+    const int first = arch::kWarpSize - arch::first_lane(differs && opposite < found);
+    const int past = arch::first_lane(mine != tiles && lane > found);
+    const int heads = (past - first) * p_.q_heads;
+    const int q_tiles = tiles / p_.q_heads;
+    const auto sections =
+        Sections::counted(q_tiles, p_.group_heads, heads, arch::block_count());
+    const GrowingItems items(0, 1, q_tiles, heads, sections);
+    const WorkItem item = items.item(static_cast<int>(among - begin_of_lane(first)));
+    at_.sequence = first_ + first + item.batch_head / p_.q_heads;
     p_.read_lengths(at_);
-    const Extent lengths = at_.extent;
-    // L2 holds K and V of so many kv heads. The query heads that read them are a section, whose
-    // tiles follow each other.
-    const int kv_heads = min(p_.scheduler.l2_keys / max(lengths.kv_len, 1), p_.kv_heads);
-    const int section_heads = max(kv_heads, 1) * p_.group_heads;
-    const auto [head, q_tile] = section_tile(static_cast<int>(among - begin), section_heads,
-                                             p_.q_heads, ceil_div(lengths.q_len, kRows));
-    at_.head = head;
-    at_.kv_head = head / p_.group_heads;
-    at_.row0 = q_tile * kRows;
-    if (p_.kHasLead) at_.row0 -= lead_rows(lengths.q_len, kRows, kWarpgroupRows);
+    at_.head = item.batch_head % p_.q_heads;
+    at_.kv_head = at_.head / p_.group_heads;
+    at_.row0 = item.q_tile * kRows;
+    if (p_.kHasLead) at_.row0 -= lead_rows(at_.extent.q_len, kRows, kWarpgroupRows);
     return true;
   }
   /// Counts the work tiles of the sequences from first_ on. Where offsets in device memory decrease
@@ -122,6 +128,10 @@ class DynamicSchedule {
     }
   }
 
+  ATTILE_DEVICE unsigned begin_of_lane(int lane) const {
+    const unsigned begin = of_lane(max(lane - 1, 0));
+    return lane == 0 ? 0 : begin;
+  }
   ATTILE_DEVICE unsigned of_lane(int lane) const {
     return static_cast<unsigned>(arch::shuffle(static_cast<int>(end_), lane));
   }
