@@ -88,29 +88,42 @@ class DynamicSchedule {
       if (first_ >= p_.batch) return false;
       count_tiles();
     }
-    const unsigned among = number - before_;
-    const int found = arch::first_lane(among < end_);
-    const int lane = arch::thread_index() % arch::kWarpSize;
-    const int mine = static_cast<int>(end_ - begin_of_lane(lane));
-    const int tiles = arch::shuffle(mine, found);
-    // The lanes from `first` to `past` have sequences with as many tiles.
-    const int opposite = arch::kWarpSize - 1 - lane;
-    const bool differs = arch::shuffle(mine, opposite) != tiles;
-    const int first = arch::kWarpSize - arch::first_lane(differs && opposite < found);
-    const int past = arch::first_lane(mine != tiles && lane > found);
-    const int heads = (past - first) * p_.q_heads;
-    const int q_tiles = tiles / p_.q_heads;
-    const auto sections =
-        Sections::counted(q_tiles, p_.group_heads, heads, arch::block_count());
-    const GrowingItems items(0, 1, q_tiles, heads, sections);
-    const WorkItem item = items.item(static_cast<int>(among - begin_of_lane(first)));
-    at_.sequence = first_ + first + item.batch_head / p_.q_heads;
-    p_.read_lengths(at_);
-    at_.head = item.batch_head % p_.q_heads;
+    const int among = static_cast<int>(number - before_);
+    const int found = arch::first_lane(static_cast<unsigned>(among) < end_);
+    const int begin = begin_of_lane(found);
+    const int tiles = static_cast<int>(of_lane(found)) - begin;
+    WorkItem item{among - begin, 0};
+    if (tiles > p_.q_heads) {
+      item = item_of_run(among, found, tiles);
+    } else {
+      at_.sequence = first_ + found;
+      p_.read_lengths(at_);
+    }
+    at_.head = item.batch_head;
     at_.kv_head = at_.head / p_.group_heads;
     at_.row0 = item.q_tile * kRows;
     if (p_.kHasLead) at_.row0 -= lead_rows(at_.extent.q_len, kRows, kWarpgroupRows);
     return true;
+  }
+  /// Returns the head, and its tile, of a number among these sequences, and goes to its sequence.
+  /// Sequences that follow each other and have as many work tiles are a run, which goes on as the
+  /// batch heads of a dense problem do. `found`: a lane that has one of the run, with `tiles`.
+  ATTILE_DEVICE WorkItem item_of_run(int among, int found, int tiles) {
+    const int lane = arch::thread_index() % arch::kWarpSize;
+    const bool differs = static_cast<int>(end_) - begin_of_lane(lane) != tiles;
+    const int opposite = arch::kWarpSize - 1 - lane;
+    const bool opposite_differs = arch::shuffle(differs, opposite) != 0;
+    const int first = arch::kWarpSize - arch::first_lane(opposite_differs && opposite < found);
+    const int past = arch::first_lane(differs && lane > found);
+    const int heads = (past - first) * p_.q_heads;
+    const int q_tiles = tiles / p_.q_heads;
+    const auto sections = Sections::counted(q_tiles, p_.group_heads, heads, arch::block_count());
+    WorkItem item = GrowingItems(0, 1, q_tiles, heads, sections).item(among - begin_of_lane(first));
+    const int before = item.batch_head / p_.q_heads;
+    item.batch_head -= before * p_.q_heads;
+    at_.sequence = first_ + first + before;
+    p_.read_lengths(at_);
+    return item;
   }
   /// Counts the work tiles of the sequences from first_ on. Where offsets in device memory decrease
   /// they may be more than a number can say: then the last ones have none.
@@ -124,12 +137,13 @@ class DynamicSchedule {
     ATTILE_UNROLL
     for (int step = 1; step < arch::kWarpSize; step *= 2) {
       const unsigned before = of_lane(max(lane - step, 0));
-      if (lane >= step) end_ = min(end_, UINT_MAX - before) + before;
+      if (lane >= step) end_ = min(end_, INT_MAX - before) + before;
     }
   }
 
-  ATTILE_DEVICE unsigned begin_of_lane(int lane) const {
-    const unsigned begin = of_lane(max(lane - 1, 0));
+  /// Returns how many of these work tiles come before those of a lane's sequence.
+  ATTILE_DEVICE int begin_of_lane(int lane) const {
+    const auto begin = static_cast<int>(of_lane(max(lane - 1, 0)));
     return lane == 0 ? 0 : begin;
   }
   ATTILE_DEVICE unsigned of_lane(int lane) const {

@@ -62,6 +62,8 @@ class ForwardConsumer {
   using Softmax = tile::OnlineSoftmax<Scores::kRegRows>;
   using Rows = ConsumerRows<Traits>;
   using Sampler = typename Traits::DropoutType::Sampler;
+  static constexpr bool kSkipsFull = !Problem<Traits>::kUniform && !Traits::kListsBlocks &&
+                                     kIsIdentity<typename Traits::ScoreModType>;
   struct NotListed {};
 
  public:
@@ -275,6 +277,9 @@ class ForwardConsumer {
   }
   template <class AnyModifier>
   ATTILE_DEVICE void modify_and_mask(int step, int kv_tile, const AnyModifier& modifier) {
+    if constexpr (kSkipsFull) {
+      if (kv_tiles_.full(step)) return;
+    }
     const WorkTile at = rows().at(p_);
     const auto coord = p_.coord(at, warpgroup_, kv_tile * Traits::kBc);
     const auto& policies = p_.policies_in_tile(kv_tiles_.full(step));
