@@ -260,10 +260,20 @@ struct Sections {
   /// as fill a wave, because those behind the first ones find K and V in L2, but not so few that
   /// all blocks read the same K and V at once. `sharing`: batch heads that read the same ones.
   ATTILE_HOST_DEVICE static constexpr Sections counted(int q_tiles, int sharing, int batch_heads, int blocks) {
-    constexpr int kReadAtOnce = 12;
     const int size = max(ceil_div(blocks, max(q_tiles, 1)), kReadAtOnce * sharing);
     return {max(min(size, batch_heads), 1), false};
   }
+  /// Returns sections for such blocks of as many batch heads as L2 has room for, `fit`, but no
+  /// fewer than that where one section is enough for all blocks.
+  ATTILE_HOST_DEVICE static constexpr Sections fitting(int fit, int q_tiles, int sharing,
+                                                       int batch_heads, int blocks) {
+    const bool fills = std::int64_t{fit} * q_tiles >= blocks;
+    const int size = fills ? max(fit, kReadAtOnce * sharing) : fit;
+    return {max(min(size, batch_heads), 1), false};
+  }
+
+  /// As few kv heads slow blocks that read them all at once.
+  static constexpr int kReadAtOnce = 12;
 };
 
 /// Gives one block of `blocks` its work items, one after another, where all tiles of rows take the

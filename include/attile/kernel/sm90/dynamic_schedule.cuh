@@ -56,6 +56,10 @@ ATTILE_DEVICE int take_number(int* counter) {
 template <class Traits>
 class DynamicSchedule {
   static constexpr int kRows = Traits::kConsumers * kWarpgroupRows;
+  /// Whether sequences share sections: where tiles of rows see more or fewer keys, and these are
+  /// not many more than the rows, as those of a cache are.
+  static constexpr bool kHasRuns = !kRowsAlike<typename Traits::MaskType> &&
+                                   !kIsForwardOnly<typename Traits::SequencesType>;
 
  public:
   ATTILE_DEVICE DynamicSchedule(const TmaForwardParams<Traits>& p, int block)
@@ -93,11 +97,12 @@ class DynamicSchedule {
     const int begin = begin_of_lane(found);
     const int tiles = static_cast<int>(of_lane(found)) - begin;
     WorkItem item{among - begin, 0};
-    if (tiles > p_.q_heads) {
+    at_.sequence = first_ + found;
+    if (kHasRuns && tiles > p_.q_heads && tiles < arch::block_count()) {
       item = item_of_run(among, found, tiles);
     } else {
-      at_.sequence = first_ + found;
       p_.read_lengths(at_);
+      if (tiles > p_.q_heads) item = item_of_sequence(item.batch_head, tiles);
     }
     at_.head = item.batch_head;
     at_.kv_head = at_.head / p_.group_heads;
@@ -105,9 +110,19 @@ class DynamicSchedule {
     if (p_.kHasLead) at_.row0 -= lead_rows(at_.extent.q_len, kRows, kWarpgroupRows);
     return true;
   }
+  /// Returns the n-th work tile of the sequence, which has `tiles`.
+  ATTILE_DEVICE WorkItem item_of_sequence(int n, int tiles) const {
+    const int q_tiles = tiles / p_.q_heads;
+    const int fit = min(p_.scheduler.l2_keys / max(at_.extent.kv_len, 1), p_.kv_heads);
+    const int sharing = kRowsAlike<typename Traits::MaskType> ? 0 : p_.group_heads;
+    const auto sections = Sections::fitting(max(fit, 1) * p_.group_heads, q_tiles, sharing,
+                                            p_.q_heads, arch::block_count());
+    return GrowingItems(0, 1, q_tiles, p_.q_heads, sections).item(n);
+  }
   /// Returns the head, and its tile, of a number among these sequences, and goes to its sequence.
-  /// Sequences that follow each other and have as many work tiles are a run, which goes on as the
-  /// batch heads of a dense problem do. `found`: a lane that has one of the run, with `tiles`.
+  /// Sequences that follow each other and have as many work tiles, too few for all blocks, are a
+  /// run, which goes on as the batch heads of a dense problem do: else all blocks would come to the
+  /// long tiles of the last sequence late. `found`: a lane that has one of the run, with `tiles`.
   ATTILE_DEVICE WorkItem item_of_run(int among, int found, int tiles) {
     const int lane = arch::thread_index() % arch::kWarpSize;
     const bool differs = static_cast<int>(end_) - begin_of_lane(lane) != tiles;
