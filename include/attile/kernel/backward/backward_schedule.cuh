@@ -142,9 +142,20 @@ ATTILE_DEVICE PackedKvBlock packed_kv_block(const BackwardParams<Traits>& p, int
     in_flight = heads_in_flight<Traits>(p.kv_blocks() / run.slots, p.group_heads,
                                         ceil_div(lengths(first).q_len, Traits::kBr), kv_tiles);
   }
-  const HeadRounds rounds(is_rows_first ? heads : descending, in_flight);
-  const auto [head_number, index] =
-      begun_tile<Traits>(rounds, descending, heads, run.slots, run.item);
+  HeadRounds rounds(is_rows_first ? heads : descending, in_flight);
+  int before = 0;  // heads
+  if constexpr (Traits::kDqMode != DqMode::kInOrder) {
+    // The last heads of the grid begin a tile each, so that it ends with short blocks.
+    const int blocks = heads * run.slots;
+    const int last = min(last_in_flight(kv_tiles), heads);
+    if (begun - run.item + blocks >= p.kv_blocks() && run.item >= blocks - last * run.slots) {
+      before = heads - last;
+      rounds = HeadRounds(last, last);
+    }
+  }
+  const auto [among_rounds, index] =
+      begun_tile<Traits>(rounds, descending, heads, run.slots, run.item - before * run.slots);
+  const int head_number = before + among_rounds;
   // The descending heads of all sequences of the run come before the ascending ones.
   const bool descends = head_number < descending;
   const int of_each = descends ? descending_per_sequence : p.kv_heads - descending_per_sequence;
@@ -254,7 +265,8 @@ ATTILE_DEVICE int late_heads_last(const BackwardParams<Traits>& p, int blocks_af
     // The last wave of the pass, and the kv tiles of one more head, which it may complete; a kv
     // block counts as the q tiles of as many rows as it has keys.
     constexpr int kTiles = ceil_div(Traits::kBc, Traits::kBr);
-    const std::int64_t kv_blocks = arch::multiprocessor_bound() + p.kv_tiles;
+    const std::int64_t kv_blocks =
+        arch::multiprocessor_bound() + max(p.kv_tiles, kDeviceBlocks);
     late_tiles = kv_blocks * kTiles * p.group_heads;
   } else {
     const int late_heads = ceil_div(arch::multiprocessor_bound(), p.kv_tiles) + p.rounds.heads;

@@ -50,6 +50,12 @@ ATTILE_HOST_DEVICE constexpr int rows_first_in_flight(int kv_tiles) {
   return ceil_div(2 * kDeviceBlocks, kv_tiles);
 }
 
+/// Returns how many kv heads do so at the end of a grid of blocks that add in any order: as many as
+/// fill a device.
+ATTILE_HOST_DEVICE constexpr int last_in_flight(int kv_tiles) {
+  return ceil_div(kDeviceBlocks, kv_tiles);
+}
+
 /// Returns how many kv heads begin a tile each before one of them begins its next one. Only speed
 /// depends on it. With kInOrder block n + 1 of a head can begin one step after block n, while a
 /// device that runs B blocks ends B / steps blocks in a step, `steps` being those of a block: so
