@@ -259,7 +259,8 @@ struct Sections {
   /// Returns sections for blocks that take the next item when they are free: of as few batch heads
   /// as fill a wave, because those behind the first ones find K and V in L2, but not so few that
   /// all blocks read the same K and V at once. `sharing`: batch heads that read the same ones.
-  ATTILE_HOST_DEVICE static constexpr Sections counted(int q_tiles, int sharing, int batch_heads, int blocks) {
+  ATTILE_HOST_DEVICE static constexpr Sections counted(int q_tiles, int sharing, int batch_heads,
+                                                       int blocks) {
     const int size = max(ceil_div(blocks, max(q_tiles, 1)), kReadAtOnce * sharing);
     return {max(min(size, batch_heads), 1), false};
   }

@@ -51,9 +51,11 @@ ATTILE_HOST_DEVICE constexpr int rows_first_in_flight(int kv_tiles) {
 }
 
 /// Returns how many kv heads do so at the end of a grid of blocks that add in any order: as many as
-/// fill a device.
+/// fill a device, so that it ends with short blocks. Of short heads only one does: beside the long
+/// blocks that are left the kernel behind the pass then has time for more of its work.
 ATTILE_HOST_DEVICE constexpr int last_in_flight(int kv_tiles) {
-  return ceil_div(kDeviceBlocks, kv_tiles);
+  constexpr int kShort = 24;  // 3072 keys (bench/log/tuning-sequences.md)
+  return kv_tiles < kShort ? 1 : ceil_div(kDeviceBlocks, kv_tiles);
 }
 
 /// Returns how many kv heads begin a tile each before one of them begins its next one. Only speed

@@ -58,8 +58,8 @@ class DynamicSchedule {
   static constexpr int kRows = Traits::kConsumers * kWarpgroupRows;
   /// Whether sequences share sections: where tiles of rows see more or fewer keys, and these are
   /// not many more than the rows, as those of a cache are.
-  static constexpr bool kHasRuns = !kRowsAlike<typename Traits::MaskType> &&
-                                   !kIsForwardOnly<typename Traits::SequencesType>;
+  static constexpr bool kHasRuns =
+      !kRowsAlike<typename Traits::MaskType> && !kIsForwardOnly<typename Traits::SequencesType>;
 
  public:
   ATTILE_DEVICE DynamicSchedule(const TmaForwardParams<Traits>& p, int block)
