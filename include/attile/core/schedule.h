@@ -233,6 +233,10 @@ struct HeadOrder {
 /// V, and `blocks` blocks get about the same work (see GrowingItems; test/core/schedule.cpp
 /// calculates it). A wave is one item for each block.
 struct Sections {
+  /// The least number of kv heads that all blocks read at once: with fewer they are slower
+  /// (bench/log/tuning-sm90.md).
+  static constexpr int kReadAtOnce = 12;
+
   int batch_heads = 0;      ///< in each section
   bool alternates = false;  ///< every second section runs in reverse order
 
@@ -264,17 +268,14 @@ struct Sections {
     const int size = max(ceil_div(blocks, max(q_tiles, 1)), kReadAtOnce * sharing);
     return {max(min(size, batch_heads), 1), false};
   }
-  /// Returns sections for such blocks of as many batch heads as L2 has room for, `fit`, but no
-  /// fewer than that where one section is enough for all blocks.
+  /// Returns sections for such blocks of as many batch heads as L2 has room for, `fit`; where one
+  /// section has a tile for each block, also not so few. `sharing`: 0 where that does not matter.
   ATTILE_HOST_DEVICE static constexpr Sections fitting(int fit, int q_tiles, int sharing,
                                                        int batch_heads, int blocks) {
     const bool fills = std::int64_t{fit} * q_tiles >= blocks;
     const int size = fills ? max(fit, kReadAtOnce * sharing) : fit;
     return {max(min(size, batch_heads), 1), false};
   }
-
-  /// As few kv heads slow blocks that read them all at once.
-  static constexpr int kReadAtOnce = 12;
 };
 
 /// Gives one block of `blocks` its work items, one after another, where all tiles of rows take the

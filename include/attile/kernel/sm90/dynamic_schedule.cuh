@@ -48,11 +48,11 @@ ATTILE_DEVICE int take_number(int* counter) {
 }
 
 /// Makes a block's work tiles, one after another, where sequences have lengths of their own. Work
-/// tiles are numbered through the problem, sequence by sequence. A block's numbers rise, so that it
-/// goes through the sequences once, 32 at a time, one a lane. They come from a counter in device
-/// memory, so that blocks end together. Where the caller has brought no scratch memory they follow
-/// from the index of the block (`snake`).
-/// Scope    all lanes of a warp, for all functions.
+/// tiles are numbered through the problem, sequence by sequence, or run by run (item_of_run): their
+/// order changes no result. A block's numbers rise, so that it goes through the sequences once, 32
+/// at a time, one a lane. They come from a counter in device memory, so that blocks end together.
+/// Where the caller has brought no scratch memory they follow from the index of the block
+/// (`snake`). Scope    all lanes of a warp, for all functions.
 template <class Traits>
 class DynamicSchedule {
   static constexpr int kRows = Traits::kConsumers * kWarpgroupRows;
@@ -110,7 +110,7 @@ class DynamicSchedule {
     if (p_.kHasLead) at_.row0 -= lead_rows(at_.extent.q_len, kRows, kWarpgroupRows);
     return true;
   }
-  /// Returns the n-th work tile of the sequence, which has `tiles`.
+  /// Returns the n-th of the `tiles` work tiles of the sequence, whose lengths have been read.
   ATTILE_DEVICE WorkItem item_of_sequence(int n, int tiles) const {
     const int q_tiles = tiles / p_.q_heads;
     const int fit = min(p_.scheduler.l2_keys / max(at_.extent.kv_len, 1), p_.kv_heads);
@@ -119,10 +119,11 @@ class DynamicSchedule {
                                             p_.q_heads, arch::block_count());
     return GrowingItems(0, 1, q_tiles, p_.q_heads, sections).item(n);
   }
-  /// Returns the head, and its tile, of a number among these sequences, and goes to its sequence.
-  /// Sequences that follow each other and have as many work tiles, too few for all blocks, are a
-  /// run, which goes on as the batch heads of a dense problem do: else all blocks would come to the
-  /// long tiles of the last sequence late. `found`: a lane that has one of the run, with `tiles`.
+  /// Returns the head, and its tile, of number `among` of these sequences, and goes to its
+  /// sequence. Sequences that follow each other and have equally many work tiles, fewer than there
+  /// are blocks, are a run: they go in the order of the batch heads of a dense problem. Else the
+  /// longest tiles of the last sequence would begin late, and few blocks would compute them while
+  /// the others have nothing to do. `found`: the lane of one of them, which has `tiles`.
   ATTILE_DEVICE WorkItem item_of_run(int among, int found, int tiles) {
     const int lane = arch::thread_index() % arch::kWarpSize;
     const bool differs = static_cast<int>(end_) - begin_of_lane(lane) != tiles;

@@ -62,8 +62,6 @@ class ForwardConsumer {
   using Softmax = tile::OnlineSoftmax<Scores::kRegRows>;
   using Rows = ConsumerRows<Traits>;
   using Sampler = typename Traits::DropoutType::Sampler;
-  static constexpr bool kSkipsFull = !Problem<Traits>::kUniform && !Traits::kListsBlocks &&
-                                     kIsIdentity<typename Traits::ScoreModType>;
   struct NotListed {};
 
  public:
@@ -263,7 +261,7 @@ class ForwardConsumer {
       arch::warp_barrier();  // all lanes have read the elements before they are replaced
       smem_.elements(warpgroup_).consumer_release(element_state_);
       element_state_.advance();
-    } else {
+    } else if (!kSkipsFull<Traits> || !kv_tiles_.full(step)) {
       modify_and_mask(step, kv_tile, modifier);
     }
     if constexpr (Traits::kWords != ModifierWords::kNone) {
@@ -277,9 +275,6 @@ class ForwardConsumer {
   }
   template <class AnyModifier>
   ATTILE_DEVICE void modify_and_mask(int step, int kv_tile, const AnyModifier& modifier) {
-    if constexpr (kSkipsFull) {
-      if (kv_tiles_.full(step)) return;
-    }
     const WorkTile at = rows().at(p_);
     const auto coord = p_.coord(at, warpgroup_, kv_tile * Traits::kBc);
     const auto& policies = p_.policies_in_tile(kv_tiles_.full(step));
