@@ -377,6 +377,11 @@ TEST_CASE("sections are what L2 holds where that can be even, too") {
   CHECK(attile::Sections::counted(86, 1, 256, 132).batch_heads == 12);
   CHECK(attile::Sections::counted(86, 4, 256, 132).batch_heads == 48);
   CHECK(attile::Sections::counted(86, 4, 16, 132).batch_heads == 16);
+  // What L2 holds, but 12 heads of keys where all blocks compute tiles of one section.
+  CHECK(attile::Sections::fitting(16, 22, 1, 16, 132).batch_heads == 16);
+  CHECK(attile::Sections::fitting(4, 86, 1, 16, 132).batch_heads == 12);
+  CHECK(attile::Sections::fitting(8, 4, 4, 32, 132).batch_heads == 8);
+  CHECK(attile::Sections::fitting(4, 86, 0, 16, 132).batch_heads == 4);
 }
 
 TEST_CASE("each tile of each batch head is somebody's, once") {

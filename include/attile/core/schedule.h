@@ -233,6 +233,10 @@ struct HeadOrder {
 /// V, and `blocks` blocks get about the same work (see GrowingItems; test/core/schedule.cpp
 /// calculates it). A wave is one item for each block.
 struct Sections {
+  /// The least number of kv heads that all blocks read at once: with fewer they are slower
+  /// (bench/log/tuning-sm90.md).
+  static constexpr int kReadAtOnce = 12;
+
   int batch_heads = 0;      ///< in each section
   bool alternates = false;  ///< every second section runs in reverse order
 
@@ -259,9 +263,17 @@ struct Sections {
   /// Returns sections for blocks that take the next item when they are free: of as few batch heads
   /// as fill a wave, because those behind the first ones find K and V in L2, but not so few that
   /// all blocks read the same K and V at once. `sharing`: batch heads that read the same ones.
-  static constexpr Sections counted(int q_tiles, int sharing, int batch_heads, int blocks) {
-    constexpr int kReadAtOnce = 12;
+  ATTILE_HOST_DEVICE static constexpr Sections counted(int q_tiles, int sharing, int batch_heads,
+                                                       int blocks) {
     const int size = max(ceil_div(blocks, max(q_tiles, 1)), kReadAtOnce * sharing);
+    return {max(min(size, batch_heads), 1), false};
+  }
+  /// Returns sections for such blocks of as many batch heads as L2 has room for, `fit`; where one
+  /// section has a tile for each block, also not so few. `sharing`: 0 where that does not matter.
+  ATTILE_HOST_DEVICE static constexpr Sections fitting(int fit, int q_tiles, int sharing,
+                                                       int batch_heads, int blocks) {
+    const bool fills = std::int64_t{fit} * q_tiles >= blocks;
+    const int size = fills ? max(fit, kReadAtOnce * sharing) : fit;
     return {max(min(size, batch_heads), 1), false};
   }
 };

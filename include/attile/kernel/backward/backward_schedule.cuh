@@ -142,9 +142,21 @@ ATTILE_DEVICE PackedKvBlock packed_kv_block(const BackwardParams<Traits>& p, int
     in_flight = heads_in_flight<Traits>(p.kv_blocks() / run.slots, p.group_heads,
                                         ceil_div(lengths(first).q_len, Traits::kBr), kv_tiles);
   }
-  const HeadRounds rounds(is_rows_first ? heads : descending, in_flight);
-  const auto [head_number, index] =
-      begun_tile<Traits>(rounds, descending, heads, run.slots, run.item);
+  HeadRounds rounds(is_rows_first ? heads : descending, in_flight);
+  int before = 0;  // heads
+  if constexpr (Traits::kDqMode != DqMode::kInOrder && Traits::kAlternatesFrom == 0) {
+    // Where heads begin one after another, the last ones of the grid begin a tile each.
+    const int blocks = heads * run.slots;
+    const int last = min(last_in_flight(kv_tiles), heads);
+    const bool is_end = begun - run.item + blocks >= p.kv_blocks();
+    if (is_end && in_flight == 1 && run.item >= blocks - last * run.slots) {
+      before = heads - last;
+      rounds = HeadRounds(last, last);
+    }
+  }
+  const auto [among_rounds, index] =
+      begun_tile<Traits>(rounds, descending, heads, run.slots, run.item - before * run.slots);
+  const int head_number = before + among_rounds;
   // The descending heads of all sequences of the run come before the ascending ones.
   const bool descends = head_number < descending;
   const int of_each = descends ? descending_per_sequence : p.kv_heads - descending_per_sequence;
@@ -251,10 +263,11 @@ ATTILE_DEVICE int late_heads_last(const BackwardParams<Traits>& p, int blocks_af
   if (p.kv_tiles == 0) return blocks_after;
   std::int64_t late_tiles = 0;
   if constexpr (BackwardParams<Traits>::kPackedSequences) {
-    // The last wave of the pass, and the kv tiles of one more head, which it may complete; a kv
+    // The last wave of the pass, and the kv tiles of the heads before it that it may complete; a kv
     // block counts as the q tiles of as many rows as it has keys.
     constexpr int kTiles = ceil_div(Traits::kBc, Traits::kBr);
-    const std::int64_t kv_blocks = arch::multiprocessor_bound() + p.kv_tiles;
+    const int of_heads = last_in_flight(p.kv_tiles) * p.kv_tiles;
+    const std::int64_t kv_blocks = arch::multiprocessor_bound() + of_heads;
     late_tiles = kv_blocks * kTiles * p.group_heads;
   } else {
     const int late_heads = ceil_div(arch::multiprocessor_bound(), p.kv_tiles) + p.rounds.heads;

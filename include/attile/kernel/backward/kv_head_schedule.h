@@ -50,6 +50,14 @@ ATTILE_HOST_DEVICE constexpr int rows_first_in_flight(int kv_tiles) {
   return ceil_div(2 * kDeviceBlocks, kv_tiles);
 }
 
+/// Returns how many kv heads do so at the end of a grid of blocks that add in any order: as many as
+/// fill a device, so that it ends with short blocks. Of short heads only one does: beside the long
+/// blocks that are left the kernel behind the pass then has time for more of its work.
+ATTILE_HOST_DEVICE constexpr int last_in_flight(int kv_tiles) {
+  constexpr int kShort = 24;  // 3072 keys (bench/log/tuning-sequences.md)
+  return kv_tiles < kShort ? 1 : ceil_div(kDeviceBlocks, kv_tiles);
+}
+
 /// Returns how many kv heads begin a tile each before one of them begins its next one. Only speed
 /// depends on it. With kInOrder block n + 1 of a head can begin one step after block n, while a
 /// device that runs B blocks ends B / steps blocks in a step, `steps` being those of a block: so

@@ -48,14 +48,18 @@ ATTILE_DEVICE int take_number(int* counter) {
 }
 
 /// Makes a block's work tiles, one after another, where sequences have lengths of their own. Work
-/// tiles are numbered through the problem, sequence by sequence. A block's numbers rise, so that it
-/// goes through the sequences once, 32 at a time, one a lane. They come from a counter in device
-/// memory, so that blocks end together. Where the caller has brought no scratch memory they follow
-/// from the index of the block (`snake`).
-/// Scope    all lanes of a warp, for all functions.
+/// tiles are numbered through the problem, sequence by sequence, or run by run (item_of_run): their
+/// order changes no result. A block's numbers rise, so that it goes through the sequences once, 32
+/// at a time, one a lane. They come from a counter in device memory, so that blocks end together.
+/// Where the caller has brought no scratch memory they follow from the index of the block
+/// (`snake`). Scope    all lanes of a warp, for all functions.
 template <class Traits>
 class DynamicSchedule {
   static constexpr int kRows = Traits::kConsumers * kWarpgroupRows;
+  /// Whether sequences share sections: where tiles of rows see more or fewer keys, and these are
+  /// not many more than the rows, as those of a cache are.
+  static constexpr bool kHasRuns =
+      !kRowsAlike<typename Traits::MaskType> && !kIsForwardOnly<typename Traits::SequencesType>;
 
  public:
   ATTILE_DEVICE DynamicSchedule(const TmaForwardParams<Traits>& p, int block)
@@ -88,23 +92,54 @@ class DynamicSchedule {
       if (first_ >= p_.batch) return false;
       count_tiles();
     }
-    const unsigned among = number - before_;
-    const int lane = arch::first_lane(among < end_);
-    const unsigned begin = lane == 0 ? 0 : of_lane(lane - 1);
-    at_.sequence = first_ + lane;
-    p_.read_lengths(at_);
-    const Extent lengths = at_.extent;
-    // L2 holds K and V of so many kv heads. The query heads that read them are a section, whose
-    // tiles follow each other.
-    const int kv_heads = min(p_.scheduler.l2_keys / max(lengths.kv_len, 1), p_.kv_heads);
-    const int section_heads = max(kv_heads, 1) * p_.group_heads;
-    const auto [head, q_tile] = section_tile(static_cast<int>(among - begin), section_heads,
-                                             p_.q_heads, ceil_div(lengths.q_len, kRows));
-    at_.head = head;
-    at_.kv_head = head / p_.group_heads;
-    at_.row0 = q_tile * kRows;
-    if (p_.kHasLead) at_.row0 -= lead_rows(lengths.q_len, kRows, kWarpgroupRows);
+    const int among = static_cast<int>(number - before_);
+    const int found = arch::first_lane(static_cast<unsigned>(among) < end_);
+    const int begin = begin_of_lane(found);
+    const int tiles = static_cast<int>(of_lane(found)) - begin;
+    WorkItem item{among - begin, 0};
+    at_.sequence = first_ + found;
+    if (kHasRuns && tiles > p_.q_heads && tiles < arch::block_count()) {
+      item = item_of_run(among, found, tiles);
+    } else {
+      p_.read_lengths(at_);
+      if (tiles > p_.q_heads) item = item_of_sequence(item.batch_head, tiles);
+    }
+    at_.head = item.batch_head;
+    at_.kv_head = at_.head / p_.group_heads;
+    at_.row0 = item.q_tile * kRows;
+    if (p_.kHasLead) at_.row0 -= lead_rows(at_.extent.q_len, kRows, kWarpgroupRows);
     return true;
+  }
+  /// Returns the n-th of the `tiles` work tiles of the sequence, whose lengths have been read.
+  ATTILE_DEVICE WorkItem item_of_sequence(int n, int tiles) const {
+    const int q_tiles = tiles / p_.q_heads;
+    const int fit = min(p_.scheduler.l2_keys / max(at_.extent.kv_len, 1), p_.kv_heads);
+    const int sharing = kRowsAlike<typename Traits::MaskType> ? 0 : p_.group_heads;
+    const auto sections = Sections::fitting(max(fit, 1) * p_.group_heads, q_tiles, sharing,
+                                            p_.q_heads, arch::block_count());
+    return GrowingItems(0, 1, q_tiles, p_.q_heads, sections).item(n);
+  }
+  /// Returns the head, and its tile, of number `among` of these sequences, and goes to its
+  /// sequence. Sequences that follow each other and have equally many work tiles, fewer than there
+  /// are blocks, are a run: they go in the order of the batch heads of a dense problem. Else the
+  /// longest tiles of the last sequence would begin late, and few blocks would compute them while
+  /// the others have nothing to do. `found`: the lane of one of them, which has `tiles`.
+  ATTILE_DEVICE WorkItem item_of_run(int among, int found, int tiles) {
+    const int lane = arch::thread_index() % arch::kWarpSize;
+    const bool differs = static_cast<int>(end_) - begin_of_lane(lane) != tiles;
+    const int opposite = arch::kWarpSize - 1 - lane;
+    const bool opposite_differs = arch::shuffle(differs, opposite) != 0;
+    const int first = arch::kWarpSize - arch::first_lane(opposite_differs && opposite < found);
+    const int past = arch::first_lane(differs && lane > found);
+    const int heads = (past - first) * p_.q_heads;
+    const int q_tiles = tiles / p_.q_heads;
+    const auto sections = Sections::counted(q_tiles, p_.group_heads, heads, arch::block_count());
+    WorkItem item = GrowingItems(0, 1, q_tiles, heads, sections).item(among - begin_of_lane(first));
+    const int before = item.batch_head / p_.q_heads;
+    item.batch_head -= before * p_.q_heads;
+    at_.sequence = first_ + first + before;
+    p_.read_lengths(at_);
+    return item;
   }
   /// Counts the work tiles of the sequences from first_ on. Where offsets in device memory decrease
   /// they may be more than a number can say: then the last ones have none.
@@ -118,10 +153,15 @@ class DynamicSchedule {
     ATTILE_UNROLL
     for (int step = 1; step < arch::kWarpSize; step *= 2) {
       const unsigned before = of_lane(max(lane - step, 0));
-      if (lane >= step) end_ = min(end_, UINT_MAX - before) + before;
+      if (lane >= step) end_ = min(end_, INT_MAX - before) + before;
     }
   }
 
+  /// Returns how many of these work tiles come before those of a lane's sequence.
+  ATTILE_DEVICE int begin_of_lane(int lane) const {
+    const auto begin = static_cast<int>(of_lane(max(lane - 1, 0)));
+    return lane == 0 ? 0 : begin;
+  }
   ATTILE_DEVICE unsigned of_lane(int lane) const {
     return static_cast<unsigned>(arch::shuffle(static_cast<int>(end_), lane));
   }

@@ -261,7 +261,7 @@ class ForwardConsumer {
       arch::warp_barrier();  // all lanes have read the elements before they are replaced
       smem_.elements(warpgroup_).consumer_release(element_state_);
       element_state_.advance();
-    } else {
+    } else if (!kSkipsFull<Traits> || !kv_tiles_.full(step)) {
       modify_and_mask(step, kv_tile, modifier);
     }
     if constexpr (Traits::kWords != ModifierWords::kNone) {
