@@ -33,6 +33,31 @@ ATTILE_DEVICE bool is_transposed_ahead(const TmaForwardParams<Traits>& p) {
   return Traits::kTransposesAhead && p.maps.v_is_transposed;
 }
 
+/// Asks the score modifier about the columns or the diagonals of a tile of K, waits until its stage
+/// is empty, and writes the words beside the tile. Those of columns are read before the stage is
+/// waited for. Scope    all lanes of a warp, with kWords.
+template <class Traits>
+ATTILE_DEVICE void write_words(const TmaForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
+                               const typename Traits::KPipeline::State& state, const WorkTile& at,
+                               int kv_tile) {
+  const tile::MathOf<typename Traits::T> math;
+  const Extent extent = p.extent(at);
+  const int col0 = kv_tile * Traits::kBc;
+  const ScoreBlock block_of_all{{at.sequence, at.head, 0, 0}, extent, 1, extent.kv_len, p.scale};
+  if constexpr (Traits::kWords == ModifierWords::kColumns) {
+    const auto word_tile = p.policies.score_mod.column_tile(block_of_all, math);
+    const tile::ColumnWords<std::remove_const_t<decltype(word_tile)>, Traits::kBc> words(
+        word_tile, col0, extent.kv_len);
+    smem.k().await_empty(state);
+    words.store(smem.words(state.stage));
+  } else {
+    const auto word_tile = p.policies.score_mod.diagonal_tile(block_of_all, math);
+    smem.k().await_empty(state);
+    tile::store_diagonals<Traits::kBr, Traits::kBc>(smem.words(state.stage), word_tile, at.row0,
+                                                    col0, extent);
+  }
+}
+
 /// Loads K or V of all tiles from the first to the last that any row of each of the block's work
 /// tiles sees; V in fp8 beside K, for the warps that transpose it. `pipeline`, `map`: those of K or
 /// of V, and with V in fp8 those of K; `kOfKeys`: whether it is that of K, of which a stage says
@@ -44,7 +69,8 @@ template <bool kOfKeys, class Traits, class Pipeline>
 ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
                            const arch::TensorMap& map) {
-  constexpr int kLanes = Traits::kKvLanes;
+  constexpr int kLanes = kOfKeys ? Traits::kKeyLanes : Traits::kKvLanes;
+  constexpr bool kWritesWords = kOfKeys && Traits::kWords != ModifierWords::kNone;
   KvLoader<Traits> loader(p);
   typename Pipeline::State state;
   [[maybe_unused]] typename Traits::LoadedVPipeline::State v_state;
@@ -82,8 +108,11 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
         if (arch::thread_index() % arch::kWarpSize == 0) smem.kv_tile(state.stage) = kv_tile;
       }
       loader.go_to(at, step, kv_tile);
-      loader.load(pipeline, state, map);
-      if constexpr (kOfKeys && Traits::kTeams > 1) loader.load(smem.v(), state, p.maps.v);
+      if constexpr (kWritesWords) write_words(p, smem, state, at, kv_tile);
+      if (!kWritesWords || arch::thread_index() % arch::kWarpSize == 0) {
+        loader.load(pipeline, state, map);
+        if constexpr (kOfKeys && Traits::kTeams > 1) loader.load(smem.v(), state, p.maps.v);
+      }
       state.advance();
       if constexpr (Traits::kFp8Values) {
         if (!is_transposed_ahead(p)) load_fp8_v(at, step);
@@ -255,49 +284,6 @@ ATTILE_DEVICE void load_elements(const TmaForwardParams<Traits>& p, int block,
   }
 }
 
-/// Asks the score modifier about the columns or the diagonals of each tile of K, and writes its
-/// words beside the tile, for which both producers have to wait. Those of columns are read before
-/// the stage is waited for. Scope    all lanes of a warp, with kWords.
-template <class Traits>
-ATTILE_DEVICE void load_words(const TmaForwardParams<Traits>& p, int block,
-                              const ForwardMemory<Traits>& smem) {
-  constexpr int kBc = Traits::kBc;
-  const int lane = arch::thread_index() % arch::kWarpSize;
-  const tile::MathOf<typename Traits::T> math;
-  const auto pipeline = smem.k();
-  typename Traits::KPipeline::State state;
-  for (StaticSchedule<Traits> schedule(p, block); schedule.more(); schedule.next()) {
-    const WorkTile at = schedule.tile();
-    const Extent extent = p.extent(at);
-    const ScoreBlock block_of_all{
-        {at.sequence, at.head, max(at.row0, 0), 0}, extent, 1, extent.kv_len, p.scale};
-    const auto word_tile = [&] {
-      const auto& mod = p.policies.score_mod;
-      if constexpr (Traits::kWords == ModifierWords::kColumns) {
-        return mod.column_tile(block_of_all, math);
-      } else {
-        return mod.diagonal_tile(block_of_all, math);
-      }
-    }();
-    ATTILE_UNROLL_BY(1)
-    for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
-      const int col0 = p.kv_tile(at, step) * kBc;
-      if constexpr (Traits::kWords == ModifierWords::kColumns) {
-        const tile::ColumnWords<std::remove_const_t<decltype(word_tile)>, kBc> words(
-            word_tile, col0, extent.kv_len);
-        pipeline.await_empty(state);
-        words.store(smem.words(state.stage));
-      } else {
-        pipeline.await_empty(state);
-        tile::store_diagonals<Traits::kBr, kBc>(smem.words(state.stage), word_tile, at.row0, col0,
-                                                extent);
-      }
-      if (lane == 0) pipeline.producer_commit(state);
-      state.advance();
-    }
-  }
-}
-
 /// Writes what dropout's decisions about the columns of each tile of V have in common beside the
 /// tile, for which both producers have to wait. Scope    all lanes of a warp, with kDropoutColumns.
 template <class Traits>
@@ -332,7 +318,7 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
   const int q_warpgroup = thread - 2 * arch::kWarpSize;
   constexpr int kLanes = Traits::kKvLanes;
   const int v_lane = thread - arch::kWarpSize;
-  if (thread < kLanes) load_kv<true>(p, block, smem, smem.k(), p.maps.k);
+  if (thread < Traits::kKeyLanes) load_kv<true>(p, block, smem, smem.k(), p.maps.k);
   if constexpr (Traits::kFp8Values) {
     const int warp = arch::uniform(thread / arch::kWarpSize);
     if (!is_transposed_ahead(p)) {
@@ -352,9 +338,6 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
     const int warpgroup = q_warpgroup - arch::kWarpSize;
     if (0 <= warpgroup && warpgroup < Traits::kConsumers) load_elements(p, block, smem, warpgroup);
   }
-  if constexpr (Traits::kWords != ModifierWords::kNone) {
-    if (thread >= 3 * arch::kWarpSize) load_words(p, block, smem);
-  }
   if constexpr (Traits::kDropoutColumns) {
     if (thread >= 3 * arch::kWarpSize) write_dropout_columns(p, block, smem);
   }
@@ -366,7 +349,7 @@ ATTILE_DEVICE void produce_for_team(const TmaForwardParams<Traits>& p, int block
                                     const ForwardMemory<Traits>& smem, int warp) {
   const int lane = arch::thread_index() % arch::kWarpSize;
   if (warp == 0) {
-    if (lane == 0) load_kv<true>(p, block, smem, smem.k(), p.maps.k);
+    if (lane < Traits::kKeyLanes) load_kv<true>(p, block, smem, smem.k(), p.maps.k);
     return;
   }
   load_q_of_team(p, block, smem);

@@ -55,8 +55,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static_assert(
       TuningType::kTeams == 1 ||
           (TuningType::kTeams == 2 && Br <= 128 && !TuningType::kPacksHeads &&
-           TuningType::kElementStages == 0 && TuningType::kWords == ModifierWords::kNone &&
-           !TuningType::kOrders && !P::DropoutType::kEnabled && !E::kFp8Queries &&
+           TuningType::kElementStages == 0 && !TuningType::kOrders && !P::DropoutType::kEnabled && !E::kFp8Queries &&
            P::SequencesType::kUniform),
       "attile::sm90::ForwardTraits: two teams are for up to 128 rows of one head each, inputs of "
       "16 bits and sequences of one length, Uniform; without dropout, and without tiles or words "
@@ -160,8 +159,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr ModifierWords kWords = TuningType::kWords;
   static_assert(
       kWords == ModifierWords::kNone ||
-          (P::SequencesType::kUniform && !kPacksHeads && kElementStages == 0 &&
-           !TuningType::kCounts && !E::kFp8Queries),
+          (P::SequencesType::kUniform && !kPacksHeads && kElementStages == 0 && !E::kFp8Queries),
       "attile::sm90::ForwardTraits: a score modifier's words are for sequences of one length, "
       "Uniform, for rows of one head and inputs of 16 bits, and not with tiles of a modifier's "
       "elements");
@@ -271,10 +269,12 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kBarrierOffset = kDropoutOffset + kStages * kDropoutBytes;
   /// How many lanes of a warp load K, and V: one, but all where keys lie in pages.
   static constexpr int kKvLanes = kIsPaged<typename P::SequencesType> ? arch::kWarpSize : 1;
+  /// The same of K, with which all lanes write words.
+  static constexpr int kKeyLanes = kWords != ModifierWords::kNone ? arch::kWarpSize : kKvLanes;
   /// The threads that read each work tile of the scheduler, which are the arrivals of
   /// work_tile_empty, and the barriers of it. V in fp8 is loaded by the threads that load K.
-  static constexpr int kScheduleReaders = kTeams > 1 ? kKvLanes
-                                                     : (kFp8Values ? 1 : 2) * kKvLanes + kConsumers;
+  static constexpr int kScheduleReaders =
+      kTeams > 1 ? kKeyLanes : kKeyLanes + (kFp8Values ? 0 : kKvLanes) + kConsumers;
   static constexpr int kScheduleBarriers = kHasScheduler ? 2 : 0;
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
   static constexpr int kPipelineBarriers =
