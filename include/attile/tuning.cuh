@@ -77,6 +77,11 @@ struct Sm80Forward {
                                       sm80::Products::k3xTf32, reads_of(kTileSet)>>;
 };
 
+template <class M>
+inline constexpr bool kIsCausal = std::is_same_v<M, Causal>;
+template <class A, class B>
+inline constexpr bool kIsCausal<And<A, B>> = kIsCausal<A> || kIsCausal<B>;
+
 template <class Args, int D, int Dv, TileSet kTileSet>
 struct Sm90Forward {
   /// The new rows of a cache see many more keys than lie at the edge of `Causal`.
@@ -86,8 +91,13 @@ struct Sm90Forward {
                                  !is_long(kTileSet) && kTileSet != TileSet::kPackedHeads;
   using M = typename Args::MaskType;
   /// What two teams have registers for.
-  static constexpr bool kTeams = kPlainScores<Args> && !kHasTileMask<MaskInTiles<M>> &&
-                                 Args::SequencesType::kUniform && kTileSet == TileSet::kAny;
+  using S = typename Args::ScoreModType;
+  static constexpr bool kCheap = !kNeedsScores<S> && !Args::DropoutType::kEnabled;
+  static constexpr bool kTeams =
+      kCheap && !kHasTileMask<MaskInTiles<M>> && Args::SequencesType::kUniform &&
+      (FM_PARITY_TEAMS || IntervalMask<MaskInTiles<M>>) && (kIsIdentity<S> || !BlockListMask<M>) &&
+      ((kTileSet == TileSet::kAny && !kMayHide<S>) ||
+       (FM_WORD_TEAMS && (has_columns(kTileSet) || has_diagonals(kTileSet)) && !is_long(kTileSet)));
   /// Up to 64 columns they also are faster for few keys.
   static constexpr bool kFewKeys = kTeams && std::is_same_v<M, NoMask> && max(D, Dv) <= 64;
   static constexpr bool kSmallBc = kEdges || kFewKeys;
@@ -112,9 +122,10 @@ struct Sm90Forward {
   /// they are 1.08 times as fast at 1k, and 1.02 to 1.04 above, at D = 64, 96 and 192 1.04 at 1k
   /// and nothing for many rows, at D = 256 0.97 at 4k (bench/log/tuning-sm90.md).
   static constexpr bool kCausalCounts =
-      kBare && std::is_same_v<M, Causal> && E::kInputsEqual &&
-      ((kTileSet == TileSet::kAny && max(D, Dv) <= 192) ||
-       (kTileSet == TileSet::kLong && max(D, Dv) > 96 && max(D, Dv) <= 128));
+      (kBare || (kCheap && max(D, Dv) <= 128 && Args::SequencesType::kUniform)) &&
+      kIsCausal<M> && E::kInputsEqual &&
+      (((kTileSet == TileSet::kAny || kTileSet == TileSet::kColumns || kTileSet == TileSet::kDiagonals) && max(D, Dv) <= 192) ||
+       ((kTileSet == TileSet::kLong || kTileSet == TileSet::kLongColumns || kTileSet == TileSet::kLongDiagonals) && (FM_LONG_COUNTS || max(D, Dv) > 96) && max(D, Dv) <= 128));
   /// The fourth warp of the producer, which counts, has something else to do in some sets.
   static constexpr bool kCounts =
       ((kUnevenRows<M> && kTileSet == TileSet::kAny) || kCausalCounts) &&
@@ -127,6 +138,7 @@ struct Sm90Forward {
                                                 fitting_rows<M>(192), kTeams))
       : has_elements(kTileSet) ? sm90_element_forward_tiles(max(D, Dv), kEdges)
       : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kFastSet, kTeams)
+      : kMasked && kTeams && max(D, Dv) <= 64 ? kTwoTeams
       : kMasked                ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>)
                                : sm90_general_forward_tiles(max(D, Dv));
   using type = ForwardOf<
@@ -240,6 +252,9 @@ inline constexpr bool kHasTeams = [] {
 /// gains where a mask's edge is a small part of what rows see, and loses as much elsewhere
 /// (bench/log/tuning-sm90.md; other masks are not measured). `teams`: instead of one with teams.
 constexpr int long_sequence(int dim, bool teams = false) {
+#ifdef FM_NOLONG
+  return 1 << 20;
+#endif
   return dim > 64 ? 4096 : teams ? 2048 : 1536;
 }
 /// The kv_len from which on `NoMask` does so, instead of a kernel with teams.

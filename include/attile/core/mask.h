@@ -234,6 +234,9 @@ struct Prefix {
 /// `check` cannot read the lengths, so a negative one counts as 0 and one above kv_len as kv_len.
 struct KeyPadding {
   static constexpr bool kIntervals = true;
+#if FM_UNEVEN
+  static constexpr bool kUnevenRows = true;
+#endif
 
   const int* lengths = nullptr;  ///< (batch)
 
