@@ -99,7 +99,7 @@ struct Sm90Forward {
       ((kTileSet == TileSet::kAny && !kMayHide<S>) ||
        (FM_WORD_TEAMS && (has_columns(kTileSet) || has_diagonals(kTileSet)) && !is_long(kTileSet)));
   /// Up to 64 columns they also are faster for few keys.
-  static constexpr bool kFewKeys = kTeams && std::is_same_v<M, NoMask> && max(D, Dv) <= 64;
+  static constexpr bool kFewKeys = kTeams && kIsIdentity<S> && std::is_same_v<M, NoMask> && max(D, Dv) <= 64;
   static constexpr bool kSmallBc = kEdges || kFewKeys;
   /// With dropout long rows take 0.97 of the time in the tiles of rows that see all keys, above 96
   /// columns, where those are others (H200, bench/log/tuning-policies.md).

@@ -106,6 +106,12 @@ struct Alibi {
       if constexpr (kExact) return {std::fma(-slope, far, scale * x), 1.0f};
       return {std::fma(scale, x, -slope * far), 1.0f};
     }
+    ATTILE_HOST_DEVICE float largest(float x) const {
+      if (!(scale >= 0.0f && slope >= 0.0f)) return INFINITY;
+      const float last = distance - static_cast<float>(cols - 1);
+      const float first = static_cast<float>(1 - rows) - distance;
+      return std::fma(scale, x, -slope * max(max(last, first), 0.0f));
+    }
     template <class Products, class F>
     ATTILE_HOST_DEVICE void simplify(const Products& products, const F& f) const {
       if constexpr (kExact) return f(*this);

@@ -149,6 +149,17 @@ class RegisterLeft {
     }
   }
 
+  /// Makes all elements 0.
+  ATTILE_DEVICE void clear() {
+    ATTILE_UNROLL
+    for (auto& row : words_) {
+      ATTILE_UNROLL
+      for (auto& piece : row) {
+        ATTILE_UNROLL
+        for (std::uint32_t& word : piece) word = 0;
+      }
+    }
+  }
   ATTILE_DEVICE std::uint32_t& word(int i, int k, int w) { return words_[i][k][w]; }
   ATTILE_DEVICE void piece(std::uint32_t (&a)[4], int i, int k) const {
     ATTILE_UNROLL

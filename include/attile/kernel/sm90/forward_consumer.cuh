@@ -138,13 +138,19 @@ class ForwardConsumer {
       tile::wait_product<Traits::kOverlaps>(s_frag_);  // S is made; P V may be under way
       signal_next_turn();
       if constexpr (Traits::kWords == ModifierWords::kNone) release_k_and_q(step);
-      const auto rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
+      const bool vanishes = vanishes_in_tile(modifier);
+      typename Softmax::Rescaling rescaling{};
+      if (!vanishes) rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
       if constexpr (!Traits::kWaitsLate) {
         smem_.v().consumer_wait(Traits::kOverlaps ? v_state_.next() : v_state_);
       }
       if constexpr (Traits::kOverlaps) end_output<0>();
-      output_.rescale(rescaling);   // line 10: O <- diag(e^(m_old - m_new)) O
-      make_probabilities(kv_tile);  // line 9
+      output_.rescale(rescaling);  // line 10: O <- diag(e^(m_old - m_new)) O
+      if (vanishes) {
+        p_left_.clear();
+      } else {
+        make_probabilities(kv_tile);  // line 9
+      }
       if constexpr (Traits::kWaitsLate) smem_.v().consumer_wait(v_state_);
       if constexpr (!Traits::kOverlaps) multiply_values(true);  // line 10, of this tile
     }
@@ -245,6 +251,16 @@ class ForwardConsumer {
   ATTILE_DEVICE auto modifier_of(int kv_tile) const {
     const int part = consumer_part<Traits>(warpgroup_, number_);
     return tile_modifier<Traits>(p_, smem_, k_state_.stage, part, coord(kv_tile), scales().scale);
+  }
+  /// Returns whether P of the warp's scores of a tile is 0, because of what the score modifier does
+  /// to them: m and l stay then.
+  template <class AnyModifier>
+  ATTILE_DEVICE bool vanishes_in_tile([[maybe_unused]] const AnyModifier& modifier) const {
+    if constexpr (requires { modifier.all_below(s_frag_, 0.0f); }) {
+      return modifier.all_below(s_frag_, softmax_.vanishing_below());
+    } else {
+      return false;
+    }
   }
   /// Applies score modifier and mask to S, and updates m, and l with it (line 9), of rows in which
   /// a score exceeds the row's threshold; others keep their m, and P may exceed 1

@@ -115,7 +115,7 @@ struct ForwardMemory {
         q(warpgroup).init(kWarps);
         if constexpr (Traits::kElementStages > 0) elements(warpgroup).init(kWarps);
       }
-      k().init(Traits::kConsumers * kWarps);
+      k().init(Traits::kConsumers * kWarps, Traits::kWords != ModifierWords::kNone ? 2 : 1);
       const bool has_transposers = Traits::kFp8Values && !v_is_transposed;
       v().init(Traits::kConsumers * kWarps, has_transposers           ? Traits::kTransposers
                                             : Traits::kDropoutColumns ? 2

@@ -33,14 +33,15 @@ ATTILE_DEVICE bool is_transposed_ahead(const TmaForwardParams<Traits>& p) {
   return Traits::kTransposesAhead && p.maps.v_is_transposed;
 }
 
-/// Asks the score modifier about the columns or the diagonals of a tile of K, waits until its stage
-/// is empty, and writes the words beside the tile. Those of columns are read before the stage is
-/// waited for. Scope    all lanes of a warp, with kWords.
-template <class Traits>
+/// Asks the score modifier about the columns or the diagonals of a tile of K, whose stage it waits
+/// for, calls load_key(), and writes the words beside the tile. Those of columns are read before
+/// the stage is waited for. Scope    all lanes of a warp, with kWords.
+template <class Traits, class F>
 ATTILE_DEVICE void write_words(const TmaForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
                                const typename Traits::KPipeline::State& state, const WorkTile& at,
-                               int kv_tile) {
+                               int kv_tile, const F& load_key) {
   const tile::MathOf<typename Traits::T> math;
+  const auto pipeline = smem.k();
   const Extent extent = p.extent(at);
   const int col0 = kv_tile * Traits::kBc;
   const ScoreBlock block_of_all{{at.sequence, at.head, 0, 0}, extent, 1, extent.kv_len, p.scale};
@@ -48,14 +49,17 @@ ATTILE_DEVICE void write_words(const TmaForwardParams<Traits>& p, const ForwardM
     const auto word_tile = p.policies.score_mod.column_tile(block_of_all, math);
     const tile::ColumnWords<std::remove_const_t<decltype(word_tile)>, Traits::kBc> words(
         word_tile, col0, extent.kv_len);
-    smem.k().await_empty(state);
+    pipeline.await_empty(state);
+    load_key();
     words.store(smem.words(state.stage));
   } else {
     const auto word_tile = p.policies.score_mod.diagonal_tile(block_of_all, math);
-    smem.k().await_empty(state);
+    pipeline.await_empty(state);
+    load_key();
     tile::store_diagonals<Traits::kBr, Traits::kBc>(smem.words(state.stage), word_tile, at.row0,
                                                     col0, extent);
   }
+  if (arch::thread_index() % arch::kWarpSize == 0) pipeline.producer_commit(state);
 }
 
 /// Loads K or V of all tiles from the first to the last that any row of each of the block's work
@@ -108,8 +112,13 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
         if (arch::thread_index() % arch::kWarpSize == 0) smem.kv_tile(state.stage) = kv_tile;
       }
       loader.go_to(at, step, kv_tile);
-      if constexpr (kWritesWords) write_words(p, smem, state, at, kv_tile);
-      if (!kWritesWords || arch::thread_index() % arch::kWarpSize == 0) {
+      if constexpr (kWritesWords) {
+        const bool is_first = arch::thread_index() % arch::kWarpSize == 0;
+        write_words(p, smem, state, at, kv_tile, [&] {
+          if (is_first) loader.load(pipeline, state, map);
+        });
+        if (Traits::kTeams > 1 && is_first) loader.load(smem.v(), state, p.maps.v);
+      } else {
         loader.load(pipeline, state, map);
         if constexpr (kOfKeys && Traits::kTeams > 1) loader.load(smem.v(), state, p.maps.v);
       }
@@ -349,7 +358,7 @@ ATTILE_DEVICE void produce_for_team(const TmaForwardParams<Traits>& p, int block
                                     const ForwardMemory<Traits>& smem, int warp) {
   const int lane = arch::thread_index() % arch::kWarpSize;
   if (warp == 0) {
-    if (lane < Traits::kKeyLanes) load_kv<true>(p, block, smem, smem.k(), p.maps.k);
+    if (Traits::kKeyLanes > 1 || lane == 0) load_kv<true>(p, block, smem, smem.k(), p.maps.k);
     return;
   }
   load_q_of_team(p, block, smem);
