@@ -128,7 +128,7 @@ struct DiagonalModifier {
 template <int kRows, int kCols, class Tile, class Word>
 ATTILE_DEVICE void store_diagonals(Word* words, const Tile& tile, int row0, int col0,
                                    const Extent& extent) {
-  constexpr int kAtOnce = 1;  // loads on their way
+  constexpr int kAtOnce = 2;  // loads on their way
   const int lane = arch::thread_index() % arch::kWarpSize;
   const int first = col0 - row0 - (kRows - 1) + lane;
   ATTILE_UNROLL_BY(1)

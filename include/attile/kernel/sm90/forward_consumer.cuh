@@ -138,19 +138,39 @@ class ForwardConsumer {
       tile::wait_product<Traits::kOverlaps>(s_frag_);  // S is made; P V may be under way
       signal_next_turn();
       if constexpr (Traits::kWords == ModifierWords::kNone) release_k_and_q(step);
+#if FM_V == 0
+      const bool vanishes = false;
+#else
       const bool vanishes = vanishes_in_tile(modifier);
+#endif
       typename Softmax::Rescaling rescaling{};
+#if FM_V == 1
+      if (vanishes) {
+        s_frag_.clear();
+      } else {
+        rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
+      }
+#elif FM_V == 3 || FM_V == 6
       if (!vanishes) rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
+#else
+      rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
+#endif
+#if FM_V == 6
+      if constexpr (kMayVanish) {
+        if (vanishes) {
+          smem_.v().consumer_wait(v_state_.next());
+          end_output<0>();
+          p_left_.clear();
+          continue;
+        }
+      }
+#endif
       if constexpr (!Traits::kWaitsLate) {
         smem_.v().consumer_wait(Traits::kOverlaps ? v_state_.next() : v_state_);
       }
       if constexpr (Traits::kOverlaps) end_output<0>();
       output_.rescale(rescaling);  // line 10: O <- diag(e^(m_old - m_new)) O
-      if (vanishes) {
-        p_left_.clear();
-      } else {
-        make_probabilities(kv_tile);  // line 9
-      }
+      make_probabilities(kv_tile, vanishes);  // line 9
       if constexpr (Traits::kWaitsLate) smem_.v().consumer_wait(v_state_);
       if constexpr (!Traits::kOverlaps) multiply_values(true);  // line 10, of this tile
     }
@@ -205,6 +225,7 @@ class ForwardConsumer {
   }
 
   // The steps of the algorithm.
+  static constexpr bool kMayVanish = std::is_same_v<typename Traits::ScoreModType, Alibi>;
 
   /// Begins S = Q K^T (line 8).
   ATTILE_DEVICE void start_scores() {
@@ -298,8 +319,24 @@ class ForwardConsumer {
                           p_.is_full(at, kv_tiles_, step, kv_tile));
   }
   /// Makes P of S, adds to l (line 9), and makes dropout(P) the left operand of P V.
-  ATTILE_DEVICE void make_probabilities(int kv_tile) {
+  ATTILE_DEVICE void make_probabilities(int kv_tile, bool vanishes = false) {
+#if FM_V == 1
+    if (!vanishes) softmax_.exponentiate(s_frag_, scales().scale_log2);
+#elif FM_V >= 3
+    if constexpr (kMayVanish) {
+      if (arch::opaque(int{vanishes})) {
+        p_left_.clear();
+        return;
+      }
+    }
     softmax_.exponentiate(s_frag_, scales().scale_log2);
+#else
+    if (vanishes) {
+      s_frag_.clear();
+    } else {
+      softmax_.exponentiate(s_frag_, scales().scale_log2);
+    }
+#endif
     constexpr bool kDropsScores = Traits::DropoutType::kEnabled && !Traits::kMasksP;
     if constexpr (kDropsScores) tile::drop(s_frag_, coord(kv_tile), sampler_);
     p_left_ = Probabilities(s_frag_);

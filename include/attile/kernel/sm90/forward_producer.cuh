@@ -33,13 +33,13 @@ ATTILE_DEVICE bool is_transposed_ahead(const TmaForwardParams<Traits>& p) {
   return Traits::kTransposesAhead && p.maps.v_is_transposed;
 }
 
-/// Asks the score modifier about the columns or the diagonals of a tile of K, whose stage it waits
-/// for, calls load_key(), and writes the words beside the tile. Those of columns are read before
-/// the stage is waited for. Scope    all lanes of a warp, with kWords.
+/// Asks the score modifier about the columns or the diagonals of a tile of K, waits for its stage,
+/// calls loads_key(), and writes the words beside the tile. Those of columns are read before the
+/// stage is waited for. Scope    all lanes of a warp, with kWords.
 template <class Traits, class F>
 ATTILE_DEVICE void write_words(const TmaForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
                                const typename Traits::KPipeline::State& state, const WorkTile& at,
-                               int kv_tile, const F& load_key) {
+                               int kv_tile, const F& loads_key) {
   const tile::MathOf<typename Traits::T> math;
   const auto pipeline = smem.k();
   const Extent extent = p.extent(at);
@@ -50,12 +50,12 @@ ATTILE_DEVICE void write_words(const TmaForwardParams<Traits>& p, const ForwardM
     const tile::ColumnWords<std::remove_const_t<decltype(word_tile)>, Traits::kBc> words(
         word_tile, col0, extent.kv_len);
     pipeline.await_empty(state);
-    load_key();
+    loads_key();
     words.store(smem.words(state.stage));
   } else {
     const auto word_tile = p.policies.score_mod.diagonal_tile(block_of_all, math);
     pipeline.await_empty(state);
-    load_key();
+    loads_key();
     tile::store_diagonals<Traits::kBr, Traits::kBc>(smem.words(state.stage), word_tile, at.row0,
                                                     col0, extent);
   }
@@ -73,8 +73,9 @@ template <bool kOfKeys, class Traits, class Pipeline>
 ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
                            const arch::TensorMap& map) {
-  constexpr int kLanes = kOfKeys ? Traits::kKeyLanes : Traits::kKvLanes;
-  constexpr bool kWritesWords = kOfKeys && Traits::kWords != ModifierWords::kNone;
+  constexpr bool kWritesWords =
+      kOfKeys && Traits::kTeams > 1 && Traits::kWords != ModifierWords::kNone;
+  constexpr int kLanes = kWritesWords ? Traits::kKeyLanes : Traits::kKvLanes;
   KvLoader<Traits> loader(p);
   typename Pipeline::State state;
   [[maybe_unused]] typename Traits::LoadedVPipeline::State v_state;
@@ -117,7 +118,7 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
         write_words(p, smem, state, at, kv_tile, [&] {
           if (is_first) loader.load(pipeline, state, map);
         });
-        if (Traits::kTeams > 1 && is_first) loader.load(smem.v(), state, p.maps.v);
+        if (is_first) loader.load(smem.v(), state, p.maps.v);
       } else {
         loader.load(pipeline, state, map);
         if constexpr (kOfKeys && Traits::kTeams > 1) loader.load(smem.v(), state, p.maps.v);
@@ -293,6 +294,24 @@ ATTILE_DEVICE void load_elements(const TmaForwardParams<Traits>& p, int block,
   }
 }
 
+/// Writes the words of each tile of K, for which both producers have to wait.
+/// Scope    all lanes of a warp, with kWords and one team.
+template <class Traits>
+ATTILE_DEVICE void load_words(const TmaForwardParams<Traits>& p, int block,
+                              const ForwardMemory<Traits>& smem) {
+  typename Traits::KPipeline::State state;
+  auto schedule = schedule_of_thread(p, block, smem, arch::kWarpSize);
+  for (; schedule.more(); schedule.next()) {
+    const WorkTile at = schedule.tile();
+    if constexpr (Traits::kHasScheduler) schedule.allow_next();
+    ATTILE_UNROLL_BY(1)
+    for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
+      write_words(p, smem, state, at, p.kv_tile(at, step), [] {});
+      state.advance();
+    }
+  }
+}
+
 /// Writes what dropout's decisions about the columns of each tile of V have in common beside the
 /// tile, for which both producers have to wait. Scope    all lanes of a warp, with kDropoutColumns.
 template <class Traits>
@@ -327,7 +346,7 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
   const int q_warpgroup = thread - 2 * arch::kWarpSize;
   constexpr int kLanes = Traits::kKvLanes;
   const int v_lane = thread - arch::kWarpSize;
-  if (thread < Traits::kKeyLanes) load_kv<true>(p, block, smem, smem.k(), p.maps.k);
+  if (thread < kLanes) load_kv<true>(p, block, smem, smem.k(), p.maps.k);
   if constexpr (Traits::kFp8Values) {
     const int warp = arch::uniform(thread / arch::kWarpSize);
     if (!is_transposed_ahead(p)) {
@@ -339,6 +358,12 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
   } else {
     if (0 <= v_lane && v_lane < kLanes) load_kv<false>(p, block, smem, smem.v(), p.maps.v);
   }
+  if constexpr (Traits::kHasScheduler && Traits::kWords != ModifierWords::kNone) {
+    const int warp = arch::uniform(thread / arch::kWarpSize);
+    if (warp == 2) load_words(p, block, smem);
+    if (warp == 3) load_q_of_team(p, block, smem);
+    return;
+  }
   if (0 <= q_warpgroup && q_warpgroup < Traits::kConsumers) load_q(p, block, smem, q_warpgroup);
   if constexpr (Traits::kHasScheduler) {
     if (thread >= 3 * arch::kWarpSize) run_scheduler(p, block, smem, [](const WorkTile&) {});
@@ -346,6 +371,9 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
   if constexpr (Traits::kElementStages > 0) {
     const int warpgroup = q_warpgroup - arch::kWarpSize;
     if (0 <= warpgroup && warpgroup < Traits::kConsumers) load_elements(p, block, smem, warpgroup);
+  }
+  if constexpr (Traits::kWords != ModifierWords::kNone) {
+    if (thread >= 3 * arch::kWarpSize) load_words(p, block, smem);
   }
   if constexpr (Traits::kDropoutColumns) {
     if (thread >= 3 * arch::kWarpSize) write_dropout_columns(p, block, smem);

@@ -269,12 +269,14 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kBarrierOffset = kDropoutOffset + kStages * kDropoutBytes;
   /// How many lanes of a warp load K, and V: one, but all where keys lie in pages.
   static constexpr int kKvLanes = kIsPaged<typename P::SequencesType> ? arch::kWarpSize : 1;
-  /// The same of K, with which all lanes write words.
+  /// The same of K with teams, where these lanes write words, too.
   static constexpr int kKeyLanes = kWords != ModifierWords::kNone ? arch::kWarpSize : kKvLanes;
   /// The threads that read each work tile of the scheduler, which are the arrivals of
   /// work_tile_empty, and the barriers of it. V in fp8 is loaded by the threads that load K.
   static constexpr int kScheduleReaders =
-      kTeams > 1 ? kKeyLanes : kKeyLanes + (kFp8Values ? 0 : kKvLanes) + kConsumers;
+      kTeams > 1 ? kKeyLanes
+                 : (kFp8Values ? 1 : 2) * kKvLanes +
+                       (kWords != ModifierWords::kNone ? arch::kWarpSize : kConsumers);
   static constexpr int kScheduleBarriers = kHasScheduler ? 2 : 0;
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
   static constexpr int kPipelineBarriers =
