@@ -20,7 +20,8 @@
 // lie in pages), and for each consumer warpgroup one for its Q and one for the elements of its
 // score modifier, if TMA copies these, or a warp for the modifier's words (ModifierWords) or for
 // dropout's columns. Each goes through the block's work tiles by itself; with kHasScheduler, which
-// excludes elements and columns, one more warp makes these (dynamic_schedule.cuh). With V in fp8
+// excludes elements and dropout's columns, one more warp makes these (dynamic_schedule.cuh); beside
+// words it is the one that loads Q. With V in fp8
 // warp 0 loads both K and V, and warp 1, and warp 3 where no scheduler runs, transpose V; but where
 // that has been done ahead of the kernel (transpose_v.cuh) V is loaded as in 16 bits. With two
 // teams each has two warps: one loads K and V, the other one makes the work tiles and loads Q.

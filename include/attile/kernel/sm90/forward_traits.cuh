@@ -55,11 +55,11 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static_assert(
       TuningType::kTeams == 1 ||
           (TuningType::kTeams == 2 && Br <= 128 && !TuningType::kPacksHeads &&
-           TuningType::kElementStages == 0 && !TuningType::kOrders && !P::DropoutType::kEnabled && !E::kFp8Queries &&
-           P::SequencesType::kUniform),
+           TuningType::kElementStages == 0 && !TuningType::kOrders && !P::DropoutType::kEnabled &&
+           !E::kFp8Queries && P::SequencesType::kUniform),
       "attile::sm90::ForwardTraits: two teams are for up to 128 rows of one head each, inputs of "
-      "16 bits and sequences of one length, Uniform; without dropout, and without tiles or words "
-      "of a score modifier");
+      "16 bits and sequences of one length, Uniform; without dropout, and without tiles of a score "
+      "modifier's elements");
   static_assert(!TuningType::kPacksHeads || P::SequencesType::kUniform,
                 "attile::sm90::ForwardTraits: query heads share a tile only where all sequences "
                 "have the same lengths, Uniform");
