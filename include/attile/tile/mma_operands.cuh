@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/halves.h>
 #include <attile/arch/async_copy.cuh>
 #include <attile/arch/attributes.h>
 #include <attile/arch/fp8.cuh>
@@ -112,6 +113,9 @@ class SharedLeftTransposed<Tile> {
   int first_;
 };
 
+/// Asks for 0 in place of negative numbers.
+struct NegativesAreZero {};
+
 /// Holds a left operand in registers: the result of a product, rounded to T.
 ///   const tile::RegisterLeft<T, Scores> p_left(s_frag);
 /// A lane's elements of two neighbouring 16 x 8 pieces of a result are its elements of one 16 x 16
@@ -129,6 +133,16 @@ class RegisterLeft {
   static constexpr bool kInRegisters = true;
 
   ATTILE_BEGINS_UNSET(RegisterLeft, words_)
+  ATTILE_DEVICE explicit RegisterLeft(const Registers& p, NegativesAreZero) {
+    ATTILE_UNROLL
+    for (int r = 0; r < Registers::kRegRows; ++r) {
+      ATTILE_UNROLL
+      for (int c = 0; c < Registers::kRegCols; c += 2) {
+        words_[r / 2][c / 4][c / 2 % 2 * 2 + r % 2] =
+            arch::positive_halves<T>(p.x[r][c], p.x[r][c + 1]);
+      }
+    }
+  }
   ATTILE_DEVICE explicit RegisterLeft(const Registers& p) {
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) {
@@ -149,17 +163,6 @@ class RegisterLeft {
     }
   }
 
-  /// Makes all elements 0.
-  ATTILE_DEVICE void clear() {
-    ATTILE_UNROLL
-    for (auto& row : words_) {
-      ATTILE_UNROLL
-      for (auto& piece : row) {
-        ATTILE_UNROLL
-        for (std::uint32_t& word : piece) word = 0;
-      }
-    }
-  }
   ATTILE_DEVICE std::uint32_t& word(int i, int k, int w) { return words_[i][k][w]; }
   ATTILE_DEVICE void piece(std::uint32_t (&a)[4], int i, int k) const {
     ATTILE_UNROLL

@@ -138,38 +138,13 @@ class ForwardConsumer {
       tile::wait_product<Traits::kOverlaps>(s_frag_);  // S is made; P V may be under way
       signal_next_turn();
       if constexpr (Traits::kWords == ModifierWords::kNone) release_k_and_q(step);
-#if FM_V == 0
-      const bool vanishes = false;
-#else
       const bool vanishes = vanishes_in_tile(modifier);
-#endif
-      typename Softmax::Rescaling rescaling{};
-#if FM_V == 1
-      if (vanishes) {
-        s_frag_.clear();
-      } else {
-        rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
-      }
-#elif FM_V == 3 || FM_V == 6
-      if (!vanishes) rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
-#else
-      rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
-#endif
-#if FM_V == 6
-      if constexpr (kMayVanish) {
-        if (vanishes) {
-          smem_.v().consumer_wait(v_state_.next());
-          end_output<0>();
-          p_left_.clear();
-          continue;
-        }
-      }
-#endif
+      const auto rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
       if constexpr (!Traits::kWaitsLate) {
         smem_.v().consumer_wait(Traits::kOverlaps ? v_state_.next() : v_state_);
       }
       if constexpr (Traits::kOverlaps) end_output<0>();
-      output_.rescale(rescaling);  // line 10: O <- diag(e^(m_old - m_new)) O
+      output_.rescale(rescaling);             // line 10: O <- diag(e^(m_old - m_new)) O
       make_probabilities(kv_tile, vanishes);  // line 9
       if constexpr (Traits::kWaitsLate) smem_.v().consumer_wait(v_state_);
       if constexpr (!Traits::kOverlaps) multiply_values(true);  // line 10, of this tile
@@ -225,7 +200,7 @@ class ForwardConsumer {
   }
 
   // The steps of the algorithm.
-  static constexpr bool kMayVanish = std::is_same_v<typename Traits::ScoreModType, Alibi>;
+  static constexpr bool kMayVanish = std::is_same_v<typename Traits::ScoreModType, Alibi> && !Traits::kFp8Values;
 
   /// Begins S = Q K^T (line 8).
   ATTILE_DEVICE void start_scores() {
@@ -278,7 +253,7 @@ class ForwardConsumer {
   template <class AnyModifier>
   ATTILE_DEVICE bool vanishes_in_tile([[maybe_unused]] const AnyModifier& modifier) const {
     if constexpr (requires { modifier.all_below(s_frag_, 0.0f); }) {
-      return modifier.all_below(s_frag_, softmax_.vanishing_below());
+      return modifier.all_below(s_frag_, min(softmax_.vanishing_below(), -1.0f));
     } else {
       return false;
     }
@@ -320,26 +295,14 @@ class ForwardConsumer {
   }
   /// Makes P of S, adds to l (line 9), and makes dropout(P) the left operand of P V.
   ATTILE_DEVICE void make_probabilities(int kv_tile, bool vanishes = false) {
-#if FM_V == 1
     if (!vanishes) softmax_.exponentiate(s_frag_, scales().scale_log2);
-#elif FM_V >= 3
-    if constexpr (kMayVanish) {
-      if (arch::opaque(int{vanishes})) {
-        p_left_.clear();
-        return;
-      }
-    }
-    softmax_.exponentiate(s_frag_, scales().scale_log2);
-#else
-    if (vanishes) {
-      s_frag_.clear();
-    } else {
-      softmax_.exponentiate(s_frag_, scales().scale_log2);
-    }
-#endif
     constexpr bool kDropsScores = Traits::DropoutType::kEnabled && !Traits::kMasksP;
     if constexpr (kDropsScores) tile::drop(s_frag_, coord(kv_tile), sampler_);
-    p_left_ = Probabilities(s_frag_);
+    if constexpr (kMayVanish) {
+      p_left_ = Probabilities(s_frag_, tile::NegativesAreZero());
+    } else {
+      p_left_ = Probabilities(s_frag_);
+    }
     if constexpr (Traits::kMasksP) {
       drop_in_operand(p_left_, smem_, v_state_.stage, coord(kv_tile), sampler_);
     }

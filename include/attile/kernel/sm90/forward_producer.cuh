@@ -34,34 +34,52 @@ ATTILE_DEVICE bool is_transposed_ahead(const TmaForwardParams<Traits>& p) {
   return Traits::kTransposesAhead && p.maps.v_is_transposed;
 }
 
-/// Asks the score modifier about the columns or the diagonals of a tile of K, waits for its stage,
-/// calls loads_key(), and writes the words beside the tile. Those of columns are read before the
-/// stage is waited for. Scope    all lanes of a warp, with kWords.
-template <class Traits, class F>
-ATTILE_DEVICE void write_words(const TmaForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
-                               const typename Traits::KPipeline::State& state, const WorkTile& at,
-                               int kv_tile, const F& loads_key) {
-  const tile::MathOf<typename Traits::T> math;
-  const auto pipeline = smem.k();
-  const Extent extent = p.extent(at);
-  const int col0 = kv_tile * Traits::kBc;
-  const ScoreBlock block_of_all{{at.sequence, at.head, 0, 0}, extent, 1, extent.kv_len, p.scale};
-  if constexpr (Traits::kWords == ModifierWords::kColumns) {
-    const auto word_tile = p.policies.score_mod.column_tile(block_of_all, math);
-    const tile::ColumnWords<std::remove_const_t<decltype(word_tile)>, Traits::kBc> words(
-        word_tile, col0, extent.kv_len);
-    pipeline.await_empty(state);
-    loads_key();
-    words.store(smem.words(state.stage));
-  } else {
-    const auto word_tile = p.policies.score_mod.diagonal_tile(block_of_all, math);
-    pipeline.await_empty(state);
-    loads_key();
-    tile::store_diagonals<Traits::kBr, Traits::kBc>(smem.words(state.stage), word_tile, at.row0,
-                                                    col0, extent);
+/// Writes the score modifier's words of a work tile's columns or diagonals beside tiles of K.
+/// Scope    all lanes of a warp, with kWords.
+template <class Traits>
+class WordWriter {
+ public:
+  ATTILE_DEVICE WordWriter(const TmaForwardParams<Traits>& p, const WorkTile& at)
+      : extent_(p.extent(at)), word_tile_(word_tile(p, at)) {}
+
+  /// Asks the modifier, waits for the stage of K, calls loads_key(), and writes the words. Those of
+  /// columns are read before the stage is waited for.
+  template <class F>
+  ATTILE_DEVICE void write(const ForwardMemory<Traits>& smem,
+                           const typename Traits::KPipeline::State& state, int row0, int col0,
+                           const F& loads_key) const {
+    const auto pipeline = smem.k();
+    if constexpr (Traits::kWords == ModifierWords::kColumns) {
+      const tile::ColumnWords<Tile, Traits::kBc> words(word_tile_, col0, extent_.kv_len);
+      pipeline.await_empty(state);
+      loads_key();
+      words.store(smem.words(state.stage));
+    } else {
+      pipeline.await_empty(state);
+      loads_key();
+      tile::store_diagonals<Traits::kBr, Traits::kBc>(smem.words(state.stage), word_tile_, row0,
+                                                      col0, extent_);
+    }
+    if (arch::thread_index() % arch::kWarpSize == 0) pipeline.producer_commit(state);
   }
-  if (arch::thread_index() % arch::kWarpSize == 0) pipeline.producer_commit(state);
-}
+
+ private:
+  using Tile = typename Traits::WordTile::type;
+
+  ATTILE_DEVICE static Tile word_tile(const TmaForwardParams<Traits>& p, const WorkTile& at) {
+    const tile::MathOf<typename Traits::T> math;
+    const Extent extent = p.extent(at);
+    const ScoreBlock block{{at.sequence, at.head, 0, 0}, extent, 1, extent.kv_len, p.scale};
+    if constexpr (Traits::kWords == ModifierWords::kColumns) {
+      return p.policies.score_mod.column_tile(block, math);
+    } else {
+      return p.policies.score_mod.diagonal_tile(block, math);
+    }
+  }
+
+  Extent extent_;
+  Tile word_tile_;
+};
 
 /// Loads K or V of all tiles from the first to the last that any row of each of the block's work
 /// tiles sees; V in fp8 beside K, for the warps that transpose it. `pipeline`, `map`: those of K or
@@ -116,7 +134,7 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
       loader.go_to(at, step, kv_tile);
       if constexpr (kWritesWords) {
         const bool is_first = arch::thread_index() % arch::kWarpSize == 0;
-        write_words(p, smem, state, at, kv_tile, [&] {
+        WordWriter<Traits>(p, at).write(smem, state, at.row0, kv_tile * Traits::kBc, [&] {
           if (is_first) loader.load(pipeline, state, map);
         });
         if (is_first) loader.load(smem.v(), state, p.maps.v);
@@ -305,9 +323,10 @@ ATTILE_DEVICE void load_words(const TmaForwardParams<Traits>& p, int block,
   for (; schedule.more(); schedule.next()) {
     const WorkTile at = schedule.tile();
     if constexpr (Traits::kHasScheduler) schedule.allow_next();
+    const WordWriter<Traits> words(p, at);
     ATTILE_UNROLL_BY(1)
     for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
-      write_words(p, smem, state, at, p.kv_tile(at, step), [] {});
+      words.write(smem, state, at.row0, p.kv_tile(at, step) * Traits::kBc, [] {});
       state.advance();
     }
   }
