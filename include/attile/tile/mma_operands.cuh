@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <attile/arch/halves.h>
 #include <attile/arch/async_copy.cuh>
 #include <attile/arch/attributes.h>
 #include <attile/arch/fp8.cuh>
+#include <attile/arch/halves.h>
 #include <attile/arch/matrix.cuh>
 #include <attile/arch/shared_memory.cuh>
 #include <attile/arch/thread.cuh>
@@ -16,6 +16,7 @@
 #include <attile/tile/panel_tile.cuh>
 
 #include <cstdint>
+#include <type_traits>
 
 namespace attile::tile {
 
@@ -113,9 +114,6 @@ class SharedLeftTransposed<Tile> {
   int first_;
 };
 
-/// Asks for 0 in place of negative numbers.
-struct NegativesAreZero {};
-
 /// Holds a left operand in registers: the result of a product, rounded to T.
 ///   const tile::RegisterLeft<T, Scores> p_left(s_frag);
 /// A lane's elements of two neighbouring 16 x 8 pieces of a result are its elements of one 16 x 16
@@ -133,17 +131,9 @@ class RegisterLeft {
   static constexpr bool kInRegisters = true;
 
   ATTILE_BEGINS_UNSET(RegisterLeft, words_)
-  ATTILE_DEVICE explicit RegisterLeft(const Registers& p, NegativesAreZero) {
-    ATTILE_UNROLL
-    for (int r = 0; r < Registers::kRegRows; ++r) {
-      ATTILE_UNROLL
-      for (int c = 0; c < Registers::kRegCols; c += 2) {
-        words_[r / 2][c / 4][c / 2 % 2 * 2 + r % 2] =
-            arch::positive_halves<T>(p.x[r][c], p.x[r][c + 1]);
-      }
-    }
-  }
-  ATTILE_DEVICE explicit RegisterLeft(const Registers& p) {
+  /// Rounds p, with kPositive (16 bits alone) with 0 in place of negative numbers.
+  template <bool kPositive = false>
+  ATTILE_DEVICE explicit RegisterLeft(const Registers& p, std::bool_constant<kPositive> = {}) {
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) {
       ATTILE_UNROLL
@@ -156,8 +146,12 @@ class RegisterLeft {
           words_[r / 2][c / 2][r % 2] = word_of(p.x[r][c]);
           words_[r / 2][c / 2][2 + r % 2] = word_of(p.x[r][c + 1]);
         } else {
-          words_[r / 2][c / 4][c / 2 % 2 * 2 + r % 2] =
-              word_of(from_floats<T>(p.x[r][c], p.x[r][c + 1]));
+          std::uint32_t& word = words_[r / 2][c / 4][c / 2 % 2 * 2 + r % 2];
+          if constexpr (kPositive) {
+            word = arch::positive_halves<T>(p.x[r][c], p.x[r][c + 1]);
+          } else {
+            word = word_of(from_floats<T>(p.x[r][c], p.x[r][c + 1]));
+          }
         }
       }
     }

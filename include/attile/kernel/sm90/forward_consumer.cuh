@@ -45,8 +45,7 @@ namespace attile::sm90 {
 /// Register tiles count rows through all warpgroups of a block (tile::MmaTile), and
 /// TmaForwardParams::coord subtracts the 64 * warpgroup_ rows that precede this consumer's.
 ///
-/// How tiles are skipped, why nobody waits for ever, and in which order consumers make S, stands in
-/// forward.cuh ("Skipping", "Deadlock", "Order").
+/// forward.cuh has "Skipping" of tiles, why nobody waits for ever ("Deadlock"), and "Order".
 ///
 /// Where kv_tiles is empty, as no row of these sees a key, begin_rows writes O = 0 and LSE = -inf,
 /// or with a sink LSE = sink. A row that sees none in tiles that are visited has m = -inf, l = 0
@@ -138,7 +137,7 @@ class ForwardConsumer {
       tile::wait_product<Traits::kOverlaps>(s_frag_);  // S is made; P V may be under way
       signal_next_turn();
       if constexpr (Traits::kWords == ModifierWords::kNone) release_k_and_q(step);
-      const bool vanishes = vanishes_in_tile(modifier);
+      const bool vanishes = probabilities_vanish<Traits>(modifier, s_frag_, softmax_);
       const auto rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
       if constexpr (!Traits::kWaitsLate) {
         smem_.v().consumer_wait(Traits::kOverlaps ? v_state_.next() : v_state_);
@@ -200,7 +199,6 @@ class ForwardConsumer {
   }
 
   // The steps of the algorithm.
-  static constexpr bool kMayVanish = std::is_same_v<typename Traits::ScoreModType, Alibi> && !Traits::kFp8Values;
 
   /// Begins S = Q K^T (line 8).
   ATTILE_DEVICE void start_scores() {
@@ -248,16 +246,6 @@ class ForwardConsumer {
     const int part = consumer_part<Traits>(warpgroup_, number_);
     return tile_modifier<Traits>(p_, smem_, k_state_.stage, part, coord(kv_tile), scales().scale);
   }
-  /// Returns whether P of the warp's scores of a tile is 0, because of what the score modifier does
-  /// to them: m and l stay then.
-  template <class AnyModifier>
-  ATTILE_DEVICE bool vanishes_in_tile([[maybe_unused]] const AnyModifier& modifier) const {
-    if constexpr (requires { modifier.all_below(s_frag_, 0.0f); }) {
-      return modifier.all_below(s_frag_, min(softmax_.vanishing_below(), -1.0f));
-    } else {
-      return false;
-    }
-  }
   /// Applies score modifier and mask to S, and updates m, and l with it (line 9), of rows in which
   /// a score exceeds the row's threshold; others keep their m, and P may exceed 1
   /// (kRescaleThreshold). Returns what O has to be multiplied by.
@@ -293,16 +281,12 @@ class ForwardConsumer {
     tile::modify_and_mask(s_frag_, coord, modifier, policies,
                           p_.is_full(at, kv_tiles_, step, kv_tile));
   }
-  /// Makes P of S, adds to l (line 9), and makes dropout(P) the left operand of P V.
+  /// Makes P of S, which may vanish, adds to l (line 9), and makes dropout(P) the operand of P V.
   ATTILE_DEVICE void make_probabilities(int kv_tile, bool vanishes = false) {
     if (!vanishes) softmax_.exponentiate(s_frag_, scales().scale_log2);
     constexpr bool kDropsScores = Traits::DropoutType::kEnabled && !Traits::kMasksP;
     if constexpr (kDropsScores) tile::drop(s_frag_, coord(kv_tile), sampler_);
-    if constexpr (kMayVanish) {
-      p_left_ = Probabilities(s_frag_, tile::NegativesAreZero());
-    } else {
-      p_left_ = Probabilities(s_frag_);
-    }
+    p_left_ = Probabilities(s_frag_, std::bool_constant<Traits::kMayVanish>());
     if constexpr (Traits::kMasksP) {
       drop_in_operand(p_left_, smem_, v_state_.stage, coord(kv_tile), sampler_);
     }

@@ -23,6 +23,7 @@
 
 #include <cstddef>
 #include <type_traits>
+#include <utility>
 
 namespace attile::sm90 {
 
@@ -142,6 +143,12 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr bool kFromDiagonal = kFavorsDiagonal<typename P::ScoreModType> &&
                                         kRowsAlike<typename P::MaskType> &&
                                         P::SequencesType::kUniform;
+  /// Whether a score modifier may make all scores of a tile so small that their P is 0, and says so
+  /// (TileModifier's `largest`).
+  static constexpr bool kMayVanish =
+      kHasLargest<decltype(modifier_of_tile(std::declval<const typename P::ScoreModType&>(),
+                                            ScoreBlock(), tile::MathOf<T>()))> &&
+      !kFp8Values && !kPacksHeads && TuningType::kWords == ModifierWords::kNone;
   /// The most tiles of K that a consumer skips while it holds V of the tile before them. With more,
   /// consumers could wait for each other for ever ("Deadlock" and "Order" in forward.cuh).
   static constexpr int kMaxSkipped = kOrdersConsumers || kTeams > 1 ? kStages - 1 : kStages;
