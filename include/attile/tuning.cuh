@@ -77,7 +77,7 @@ struct Sm80Forward {
                                       sm80::Products::k3xTf32, reads_of(kTileSet)>>;
 };
 
-/// Says whether rows see more keys one after another: under a causal mask, also beside another one.
+/// Says whether later rows see more keys: under a causal mask, also beside another one.
 template <class M>
 inline constexpr bool kIsCausal = std::is_same_v<M, Causal>;
 template <class A, class B>
@@ -85,36 +85,31 @@ inline constexpr bool kIsCausal<And<A, B>> = kIsCausal<A> || kIsCausal<B>;
 
 template <class Args, int D, int Dv, TileSet kTileSet>
 struct Sm90Forward {
+  /// The new rows of a cache see many more keys than lie at the edge of `Causal`.
+  static constexpr bool kLongKeys = kIsForwardOnly<typename Args::SequencesType> &&
+                                    std::is_same_v<typename Args::MaskType, Causal>;
+  static constexpr bool kEdges = !kRowsAlike<typename Args::MaskType> && !kLongKeys &&
+                                 !is_long(kTileSet) && kTileSet != TileSet::kPackedHeads;
   using M = typename Args::MaskType;
   using S = typename Args::ScoreModType;
   using E = typename Args::Elements;
-  static constexpr int kDim = max(D, Dv);
-  static constexpr bool kUniform = Args::SequencesType::kUniform;
-  static constexpr bool kDrops = Args::DropoutType::kEnabled;
-  /// The new rows of a cache see many more keys than lie at the edge of `Causal`.
-  static constexpr bool kLongKeys =
-      kIsForwardOnly<typename Args::SequencesType> && std::is_same_v<M, Causal>;
-  static constexpr bool kEdges = !kRowsAlike<M> && !kLongKeys && !is_long(kTileSet) &&
-                                 kTileSet != TileSet::kPackedHeads;
-  /// The sets whose producer has a warp for what two teams, and a counter, want, and those of them
-  /// that are not for long sequences.
-  static constexpr bool kShortSet = kTileSet == TileSet::kAny || kTileSet == TileSet::kColumns ||
-                                    kTileSet == TileSet::kDiagonals;
-  static constexpr bool kLongSet = is_long(kTileSet) && !has_elements(kTileSet);
-  /// Whether a modifier adds to scores alone, if there is one, and takes few registers.
-  static constexpr bool kAdds = !kNeedsScores<S> && !kDrops;
+  /// Whether it is one of the sets with a counter and two teams, for sequences that are not long.
+  static constexpr bool kShortSet =
+      kTileSet == TileSet::kAny || kTileSet == TileSet::kColumns || kTileSet == TileSet::kDiagonals;
+  /// Whether a modifier, if there is one, adds to scores alone, and takes few registers.
+  static constexpr bool kAdds = !kNeedsScores<S> && !Args::DropoutType::kEnabled;
   /// What two teams have registers for.
-  static constexpr bool kTeams = kAdds && kUniform && kShortSet && !E::kFp8Queries &&
-                                 !kHasTileMask<MaskInTiles<M>> &&
-                                 (kIsIdentity<S> || !BlockListMask<M>);
+  static constexpr bool kTeams = kAdds && kShortSet && !kHasTileMask<MaskInTiles<M>> &&
+                                 (kIsIdentity<S> || !BlockListMask<M>)&&!E::kFp8Queries &&
+                                 Args::SequencesType::kUniform;
   /// Up to 64 columns they also are faster for few keys, where scores have no modifier.
   static constexpr bool kFewKeys =
-      kTeams && kIsIdentity<S> && std::is_same_v<M, NoMask> && kDim <= 64;
+      kTeams && kIsIdentity<S> && std::is_same_v<M, NoMask> && max(D, Dv) <= 64;
   static constexpr bool kSmallBc = kEdges || kFewKeys;
   /// With dropout long rows take 0.97 of the time in the tiles of rows that see all keys, above 96
   /// columns, where those are others (H200, bench/log/tuning-policies.md).
   static constexpr TileSet kFastSet =
-      kDrops && kTileSet == TileSet::kLong ? TileSet::kAny : kTileSet;
+      Args::DropoutType::kEnabled && kTileSet == TileSet::kLong ? TileSet::kAny : kTileSet;
   static constexpr sm90::ModifierWords kWords =
       has_columns(kTileSet)     ? sm90::ModifierWords::kColumns
       : has_diagonals(kTileSet) ? sm90::ModifierWords::kDiagonals
@@ -122,32 +117,33 @@ struct Sm90Forward {
   /// What comes with K takes few registers, and no branch.
   static constexpr bool kFast =
       kHasFastTiles<Args> ||
-      (kWords != sm90::ModifierWords::kNone && IntervalMask<MaskInTiles<M>>);
+      (kWords != sm90::ModifierWords::kNone && IntervalMask<MaskInTiles<typename Args::MaskType>>);
   static constexpr bool kMasked = kHasMaskedTiles<Args> && kTileSet != TileSet::kPackedHeads;
   static constexpr bool kBare =
-      (std::is_same_v<M, NoMask> || std::is_same_v<M, Causal>)&&kPlainScores<Args> && kUniform &&
-      kTileSet != TileSet::kPackedHeads;
+      (std::is_same_v<M, NoMask> || std::is_same_v<M, Causal>)&&kPlainScores<Args> &&
+      Args::SequencesType::kUniform && kTileSet != TileSet::kPackedHeads;
   /// Whether blocks that take the next tile when they are free pay under a causal mask: at D = 128
   /// they are 1.08 times as fast at 1k, and 1.02 to 1.04 above, at D = 64, 96 and 192 1.04 at 1k
-  /// and nothing for many rows, at D = 256 0.97 at 4k (bench/log/tuning-sm90.md). With a modifier
-  /// that adds, or beside another mask, they are 1.01 to 1.02 times as fast for many rows, too;
-  /// above 128 columns that is not measured (bench/log/tuning-policies.md).
+  /// and nothing for many rows, at D = 256 0.97 at 4k (bench/log/tuning-sm90.md). With a modifier,
+  /// or another mask, they are faster for many rows, too (bench/log/tuning-policies.md; above 128
+  /// columns that was not measured).
   static constexpr bool kCausalCounts =
-      kIsCausal<M> && E::kInputsEqual && (kBare || (kAdds && kDim <= 128)) &&
-      ((kShortSet && kDim <= 192) ||
-       (kLongSet && kDim <= 128 && (kDim > 96 || !kIsIdentity<S>)));
-  static constexpr bool kCounts =
-      ((kUnevenRows<M> && kShortSet) || kCausalCounts) && kUniform && !E::kAllFp8;
+      kIsCausal<M> && E::kInputsEqual && (kBare || (kAdds && max(D, Dv) <= 128)) &&
+      ((kShortSet && max(D, Dv) <= 192) ||
+       (is_long(kTileSet) && !has_elements(kTileSet) && max(D, Dv) <= 128 &&
+        (max(D, Dv) > 96 || !kIsIdentity<S>)));
+  static constexpr bool kCounts = ((kUnevenRows<M> && kShortSet) || kCausalCounts) &&
+                                  Args::SequencesType::kUniform && !E::kAllFp8;
   static constexpr Sm90Tiles kTiles =
       E::kAllFp8 ? fitted<M>(sm90_fp8_forward_tiles(D, Dv, E::kFp8Sums == Fp8Sums::kPromoted,
-                                                    kFast && !kDrops, kBare))
+                                                    kFast && !Args::DropoutType::kEnabled, kBare))
       : BlockListMask<M>
-          ? fitted<M>(
-                sm90_listed_forward_tiles(D, Dv, kFast, kDrops, fitting_rows<M>(192), kTeams))
-      : has_elements(kTileSet) ? sm90_element_forward_tiles(kDim, kEdges)
+          ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast, Args::DropoutType::kEnabled,
+                                                fitting_rows<M>(192), kTeams))
+      : has_elements(kTileSet) ? sm90_element_forward_tiles(max(D, Dv), kEdges)
       : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kFastSet, kTeams)
-      : kMasked                ? sm90_masked_forward_tiles(kDim, kHasTileMask<M>, kTeams)
-                               : sm90_general_forward_tiles(kDim);
+      : kMasked                ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>, kTeams)
+                               : sm90_general_forward_tiles(max(D, Dv));
   using type = ForwardOf<
       Args, D, Dv, kTiles.br, kTiles.bc,
       sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true, kTiles.element_stages,

@@ -237,10 +237,9 @@ std::vector<float> beside_neighbour(float size, const S& mod = {}) {
 
 /// A causal kernel of 64 columns that counts its work tiles, with a bias that comes with K.
 template <int Br, int kTeams, attile::sm90::ModifierWords kWords>
-using CountedBias =
-    attile::ForwardTraits<Br, 32, 64, __half, attile::Causal, attile::AdditiveBias<float>,
-                          attile::NoDropout, 64,
-                          Tuning<3, false, true, 0, true, kWords, 1, false, true, false, 0, kTeams>>;
+using CountedBias = attile::ForwardTraits<
+    Br, 32, 64, __half, attile::Causal, attile::AdditiveBias<float>, attile::NoDropout, 64,
+    Tuning<3, false, true, 0, true, kWords, 1, false, true, false, 0, kTeams>>;
 
 /// Under a causal mask a call that counts its work tiles, of which there are enough, has the bits
 /// of one that has no scratch memory to count in. `set` sets the score modifier.
@@ -281,9 +280,9 @@ void check_counted(const F& set) {
 }
 
 void check_counted_causal() {
-  check_counted<
-      attile::ForwardTraits<192, 32, 64, __half, attile::Causal, attile::NoScoreMod,
-                            attile::NoDropout, 64, Tuning<3, false, true, 0, true>>>([](auto&) {});
+  check_counted<attile::ForwardTraits<192, 32, 64, __half, attile::Causal, attile::NoScoreMod,
+                                      attile::NoDropout, 64, Tuning<3, false, true, 0, true>>>(
+      [](auto&) {});
   // The words of a bias by columns, and by diagonals.
   using attile::sm90::ModifierWords;
   const example::DeviceArray<float> bias(example::normal<float>(12 * 1024, 4));

@@ -15,15 +15,16 @@
 
 namespace attile {
 
-/// A score modifier maps a score to another: `mod(s, index, extent) -> ModifiedScore`, where s =
-/// scale * (q . k). It is copied to the device, so pointers in it are device pointers (host
+/// A score modifier maps a score to another: `mod(s, index, extent) -> ModifiedScore`, where
+/// s = scale * (q . k). It is copied to the device, so pointers in it are device pointers (host
 /// pointers for the CPU executor). It is called for scores inside the extent, also for those that
 /// the mask hides, where its result is not used. Make the call operator a template over the type of
 /// s if the fp64 reference should compute it in fp64. A modifier that may return -inf declares
-/// `static constexpr bool kMayHide = true`, and one whose derivative is never negative `static
-/// constexpr bool kNeverFalls = true`. One that reads an element for each score may declare
+/// `static constexpr bool kMayHide = true`, and one whose derivative is never negative
+/// `static constexpr bool kNeverFalls = true`. One that reads an element for each score may declare
 /// kMayHide too: the backward pass then does not call it for hidden scores. One with parameters
-/// whose gradient is wanted declares what kHasGradient says. `of_tile`: see TileModifier.
+/// whose gradient is wanted declares what kHasGradient says.
+/// It may also say what scores have in common (`of_tile`): see TileModifier.
 template <class S>
 concept ScoreMod = std::is_trivially_copyable_v<S> &&
     requires(const S& mod, float s, ScoreIndex index, Extent extent) {
@@ -87,9 +88,10 @@ struct Alibi {
     return {std::fma(-slope, Real(distance < 0 ? -distance : distance), s), Real(1)};
   }
 
-  /// Distances are sums of floats: exact up to 2^24. What a score gets depends on column - row
-  /// alone, a constant of the code: scores with the same one have it in common. With kExact what is
-  /// subtracted, which may be far larger than the score, is not rounded by itself.
+  /// Distances are sums of floats: exact up to 2^24, and beyond rounded as floats are. What a score
+  /// gets depends on its row and column by their difference alone, which is a constant of the code:
+  /// scores with the same one have it in common. With kExact what is subtracted, which may be far
+  /// larger than the score, is not rounded by itself.
   template <bool kExact>
   struct Tile {
     using Modifier = Alibi;
@@ -103,11 +105,6 @@ struct Alibi {
       const float far = std::fabs(distance + static_cast<float>(row - col));
       if constexpr (kExact) return {std::fma(-slope, far, scale * x), 1.0f};
       return {std::fma(scale, x, -slope * far), 1.0f};
-    }
-    ATTILE_HOST_DEVICE float largest(float x) const {
-      const float last = distance - static_cast<float>(cols - 1);
-      const float nearest = max(max(last, static_cast<float>(1 - rows) - distance), 0.0f);
-      return scale >= 0.0f && slope >= 0.0f ? std::fma(scale, x, -slope * nearest) : INFINITY;
     }
     template <class Products, class F>
     ATTILE_HOST_DEVICE void simplify(const Products& products, const F& f) const {
@@ -159,7 +156,8 @@ ATTILE_HOST_DEVICE float scaled_inverse_of_cap(float cap, float scale) {
 
 template <class Real>
 ATTILE_HOST_DEVICE ModifiedScore<Real> softcap(Real s, Real cap) {
-  // The compiler computes the inverse once: a division takes ten instructions, and registers.
+  // The inverse is the same for all scores, so the compiler computes it once: a division takes ten
+  // instructions, and registers.
   const Real t = std::tanh(s * inverse_of_cap(cap));
   return {cap * t, Real(1) - t * t};
 }

@@ -160,11 +160,6 @@ constexpr DataAxes data_axes(const S& mod) {
 /// tile for small products must give the same bits as this one: which of them a row meets depends
 /// on memory behind its sequence.
 ///
-///     tile.largest(x) -> float
-/// may be there: no score of the block whose product is at most x, which is not negative, becomes
-/// larger than what it returns, but for roundings. Kernels then make P of a tile 0 at once where it
-/// is so small.
-///
 /// This one is that of a modifier that says nothing.
 template <class S, class Math>
 struct TileModifier {
@@ -282,12 +277,6 @@ inline constexpr bool kReadsMemory = [] {
   if constexpr (requires { Tile::kReadsMemory; }) return bool(Tile::kReadsMemory);
   return true;
 }();
-
-/// Says whether a tile has a bound of its scores.
-template <class Tile>
-inline constexpr bool kHasLargest = requires(const Tile& tile) {
-  tile.largest(0.0f);
-};
 
 /// Say whether a modifier may read for each column alone (column_tile), or for each diagonal alone
 /// (diagonal_tile).

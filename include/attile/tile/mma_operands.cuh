@@ -4,7 +4,6 @@
 #include <attile/arch/async_copy.cuh>
 #include <attile/arch/attributes.h>
 #include <attile/arch/fp8.cuh>
-#include <attile/arch/halves.h>
 #include <attile/arch/matrix.cuh>
 #include <attile/arch/shared_memory.cuh>
 #include <attile/arch/thread.cuh>
@@ -16,7 +15,6 @@
 #include <attile/tile/panel_tile.cuh>
 
 #include <cstdint>
-#include <type_traits>
 
 namespace attile::tile {
 
@@ -131,9 +129,7 @@ class RegisterLeft {
   static constexpr bool kInRegisters = true;
 
   ATTILE_BEGINS_UNSET(RegisterLeft, words_)
-  /// Rounds p, with kPositive (16 bits alone) with 0 in place of negative numbers.
-  template <bool kPositive = false>
-  ATTILE_DEVICE explicit RegisterLeft(const Registers& p, std::bool_constant<kPositive> = {}) {
+  ATTILE_DEVICE explicit RegisterLeft(const Registers& p) {
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) {
       ATTILE_UNROLL
@@ -146,12 +142,8 @@ class RegisterLeft {
           words_[r / 2][c / 2][r % 2] = word_of(p.x[r][c]);
           words_[r / 2][c / 2][2 + r % 2] = word_of(p.x[r][c + 1]);
         } else {
-          std::uint32_t& word = words_[r / 2][c / 4][c / 2 % 2 * 2 + r % 2];
-          if constexpr (kPositive) {
-            word = arch::positive_halves<T>(p.x[r][c], p.x[r][c + 1]);
-          } else {
-            word = word_of(from_floats<T>(p.x[r][c], p.x[r][c + 1]));
-          }
+          words_[r / 2][c / 4][c / 2 % 2 * 2 + r % 2] =
+              word_of(from_floats<T>(p.x[r][c], p.x[r][c + 1]));
         }
       }
     }

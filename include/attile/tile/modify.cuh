@@ -127,17 +127,6 @@ class Modifier {
                      [&](float s, int r, int c) { return modifier(s, r, c).value; });
     });
   }
-  /// Returns whether all scores of the warp will be below `limit`, by the bound that the tile has
-  /// of scores of one head. The products, those of hidden scores, too, are looked at where the
-  /// bound of small ones is below it. Scope    all lanes of a warp.
-  ATTILE_DEVICE bool all_below(const Registers& products, float limit) const {
-    const Tile& tile = groups_[0].tile;
-    if (arch::any_lane(!(tile.largest(0.0f) < limit))) return false;
-    float largest = 0.0f;
-    ATTILE_UNROLL
-    for (int r = 0; r < Registers::kRegRows; ++r) largest = products.lane_max_above(r, largest);
-    return !arch::any_lane(!(tile.largest(largest) < limit));
-  }
   /// Returns what becomes of the raw score x in registers (r, c), whose element is given.
   template <class Element>
   ATTILE_DEVICE ModifiedScore<float> apply_element(float x, int r, int c, Element element) const {

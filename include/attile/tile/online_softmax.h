@@ -235,18 +235,6 @@ struct OnlineSoftmax {
     return result;
   }
 
-  /// Returns a number such that P is 0 of scores below it, in all rows: 2^-144 of what a score of m
-  /// has, which leaves room for the roundings of scores and of a bound of theirs. -inf where a row
-  /// has seen no key. Units    those of scores are natural ones.
-  ATTILE_HOST_DEVICE float vanishing_below() const {
-    float below = kInf;
-    ATTILE_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      below = min(below, arch::fma(m[r] < 0.0f ? m[r] : -m[r], 0x1p-20f, m[r] - 100.0f));
-    }
-    return below;
-  }
-
   /// Does the second part of a step: computes P, and adds its row sums to l.
   template <class Factor = FactorOfP<0>, class Scores>
   ATTILE_HOST_DEVICE void exponentiate(Scores& scores, float scale_log2) {

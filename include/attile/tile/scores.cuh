@@ -87,8 +87,8 @@ ATTILE_DEVICE void for_each_shown(const Coord& coord, const M& mask, const F& f)
                        tile.col(kCutsColumns ? min(col, extent.kv_len - 1 - first.col) : col));
       const ScoreIndex at = coord.at(Registers::row(r), Registers::col(c));
       f(r, c,
-        visible & ((!kCutsRows || at.row < extent.q_len) &&
-                   (!kCutsColumns || at.col < extent.kv_len)));
+        visible &
+            ((!kCutsRows || at.row < extent.q_len) && (!kCutsColumns || at.col < extent.kv_len)));
     }
   }
 }

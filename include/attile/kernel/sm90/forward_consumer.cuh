@@ -45,7 +45,8 @@ namespace attile::sm90 {
 /// Register tiles count rows through all warpgroups of a block (tile::MmaTile), and
 /// TmaForwardParams::coord subtracts the 64 * warpgroup_ rows that precede this consumer's.
 ///
-/// forward.cuh has "Skipping" of tiles, why nobody waits for ever ("Deadlock"), and "Order".
+/// How tiles are skipped, why nobody waits for ever, and in which order consumers make S, stands in
+/// forward.cuh ("Skipping", "Deadlock", "Order").
 ///
 /// Where kv_tiles is empty, as no row of these sees a key, begin_rows writes O = 0 and LSE = -inf,
 /// or with a sink LSE = sink. A row that sees none in tiles that are visited has m = -inf, l = 0
@@ -137,14 +138,13 @@ class ForwardConsumer {
       tile::wait_product<Traits::kOverlaps>(s_frag_);  // S is made; P V may be under way
       signal_next_turn();
       if constexpr (Traits::kWords == ModifierWords::kNone) release_k_and_q(step);
-      const bool vanishes = probabilities_vanish<Traits>(modifier, s_frag_, softmax_);
       const auto rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
       if constexpr (!Traits::kWaitsLate) {
         smem_.v().consumer_wait(Traits::kOverlaps ? v_state_.next() : v_state_);
       }
       if constexpr (Traits::kOverlaps) end_output<0>();
-      output_.rescale(rescaling);             // line 10: O <- diag(e^(m_old - m_new)) O
-      make_probabilities(kv_tile, vanishes);  // line 9
+      output_.rescale(rescaling);   // line 10: O <- diag(e^(m_old - m_new)) O
+      make_probabilities(kv_tile);  // line 9
       if constexpr (Traits::kWaitsLate) smem_.v().consumer_wait(v_state_);
       if constexpr (!Traits::kOverlaps) multiply_values(true);  // line 10, of this tile
     }
@@ -281,12 +281,12 @@ class ForwardConsumer {
     tile::modify_and_mask(s_frag_, coord, modifier, policies,
                           p_.is_full(at, kv_tiles_, step, kv_tile));
   }
-  /// Makes P of S, which may vanish, adds to l (line 9), and makes dropout(P) the operand of P V.
-  ATTILE_DEVICE void make_probabilities(int kv_tile, bool vanishes = false) {
-    if (!vanishes) softmax_.exponentiate(s_frag_, scales().scale_log2);
+  /// Makes P of S, adds to l (line 9), and makes dropout(P) the left operand of P V.
+  ATTILE_DEVICE void make_probabilities(int kv_tile) {
+    softmax_.exponentiate(s_frag_, scales().scale_log2);
     constexpr bool kDropsScores = Traits::DropoutType::kEnabled && !Traits::kMasksP;
     if constexpr (kDropsScores) tile::drop(s_frag_, coord(kv_tile), sampler_);
-    p_left_ = Probabilities(s_frag_, std::bool_constant<Traits::kMayVanish>());
+    p_left_ = Probabilities(s_frag_);
     if constexpr (Traits::kMasksP) {
       drop_in_operand(p_left_, smem_, v_state_.stage, coord(kv_tile), sampler_);
     }

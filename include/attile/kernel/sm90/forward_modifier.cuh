@@ -45,21 +45,6 @@ ATTILE_DEVICE auto tile_modifier(const TmaForwardParams<Traits>& p,
   }
 }
 
-/// Returns whether P of all of a warp's scores of a tile is 0 because of what the score modifier
-/// will do to them, with kMayVanish. They will be negative then, so that these exponentials need
-/// not be made (RegisterLeft), and m and l stay.
-template <class Traits, class AnyModifier, class Softmax>
-ATTILE_DEVICE bool probabilities_vanish(
-    [[maybe_unused]] const AnyModifier& modifier,
-    [[maybe_unused]] const typename Traits::ScoreRegisters& products,
-    [[maybe_unused]] const Softmax& softmax) {
-  if constexpr (Traits::kMayVanish) {
-    return modifier.all_below(products, min(softmax.vanishing_below(), -1.0f));
-  } else {
-    return false;
-  }
-}
-
 /// Makes dropout(P) of P, a left operand of 16 bits, with kMasksP. V of the tile has arrived, and
 /// with it the columns. Scope    all lanes of a warp.
 template <class Traits, class Probabilities, class Sampler>

@@ -20,11 +20,11 @@
 // lie in pages), and for each consumer warpgroup one for its Q and one for the elements of its
 // score modifier, if TMA copies these, or a warp for the modifier's words (ModifierWords) or for
 // dropout's columns. Each goes through the block's work tiles by itself; with kHasScheduler, which
-// excludes elements and dropout's columns, one more warp makes these (dynamic_schedule.cuh); beside
-// words it is the one that loads Q. With V in fp8
-// warp 0 loads both K and V, and warp 1, and warp 3 where no scheduler runs, transpose V; but where
-// that has been done ahead of the kernel (transpose_v.cuh) V is loaded as in 16 bits. With two
-// teams each has two warps: one loads K and V, the other one makes the work tiles and loads Q.
+// excludes elements and dropout's columns, one more warp makes these (dynamic_schedule.cuh), which
+// beside words loads Q, too. With V in fp8 warp 0 loads both K and V, and warp 1, and warp 3 where
+// no scheduler runs, transpose V; but where that has been done ahead of the kernel
+// (transpose_v.cuh) V is loaded as in 16 bits. With two teams each has two warps: one loads K and V
+// and writes words, the other one makes the work tiles and loads Q.
 
 namespace attile::sm90 {
 
@@ -45,9 +45,8 @@ template <bool kOfKeys, class Traits, class Pipeline>
 ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
                            const arch::TensorMap& map) {
-  constexpr bool kWritesWords =
-      kOfKeys && Traits::kTeams > 1 && Traits::kWords != ModifierWords::kNone;
-  constexpr int kLanes = kWritesWords ? Traits::kKeyLanes : Traits::kKvLanes;
+  constexpr bool kWritesWords = kOfKeys && Traits::kWordsByKeyLanes;
+  constexpr int kLanes = kOfKeys ? Traits::kKeyLanes : Traits::kKvLanes;
   KvLoader<Traits> loader(p);
   typename Pipeline::State state;
   [[maybe_unused]] typename Traits::LoadedVPipeline::State v_state;

@@ -23,7 +23,6 @@
 
 #include <cstddef>
 #include <type_traits>
-#include <utility>
 
 namespace attile::sm90 {
 
@@ -143,12 +142,6 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr bool kFromDiagonal = kFavorsDiagonal<typename P::ScoreModType> &&
                                         kRowsAlike<typename P::MaskType> &&
                                         P::SequencesType::kUniform;
-  /// Whether a score modifier may make all scores of a tile so small that their P is 0, and says so
-  /// (TileModifier's `largest`).
-  static constexpr bool kMayVanish =
-      kHasLargest<decltype(modifier_of_tile(std::declval<const typename P::ScoreModType&>(),
-                                            ScoreBlock(), tile::MathOf<T>()))> &&
-      !kFp8Values && !kPacksHeads && TuningType::kWords == ModifierWords::kNone;
   /// The most tiles of K that a consumer skips while it holds V of the tile before them. With more,
   /// consumers could wait for each other for ever ("Deadlock" and "Order" in forward.cuh).
   static constexpr int kMaxSkipped = kOrdersConsumers || kTeams > 1 ? kStages - 1 : kStages;
@@ -276,14 +269,17 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kBarrierOffset = kDropoutOffset + kStages * kDropoutBytes;
   /// How many lanes of a warp load K, and V: one, but all where keys lie in pages.
   static constexpr int kKvLanes = kIsPaged<typename P::SequencesType> ? arch::kWarpSize : 1;
-  /// The same of K with teams, where these lanes write words, too.
-  static constexpr int kKeyLanes = kWords != ModifierWords::kNone ? arch::kWarpSize : kKvLanes;
+  /// How many of them load K: all with teams and words, which they write beside it.
+  static constexpr bool kWordsByKeyLanes = kTeams > 1 && kWords != ModifierWords::kNone;
+  static constexpr int kKeyLanes = kWordsByKeyLanes ? arch::kWarpSize : kKvLanes;
+  /// How many load Q of a work tile that the scheduler has made, or in its place write words.
+  static constexpr int kOtherReaders =
+      kWords != ModifierWords::kNone ? arch::kWarpSize : kConsumers;
   /// The threads that read each work tile of the scheduler, which are the arrivals of
   /// work_tile_empty, and the barriers of it. V in fp8 is loaded by the threads that load K.
-  static constexpr int kScheduleReaders =
-      kTeams > 1 ? kKeyLanes
-                 : (kFp8Values ? 1 : 2) * kKvLanes +
-                       (kWords != ModifierWords::kNone ? arch::kWarpSize : kConsumers);
+  static constexpr int kScheduleReaders = kTeams > 1
+                                              ? kKeyLanes
+                                              : (kFp8Values ? 1 : 2) * kKvLanes + kOtherReaders;
   static constexpr int kScheduleBarriers = kHasScheduler ? 2 : 0;
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
   static constexpr int kPipelineBarriers =
