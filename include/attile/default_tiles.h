@@ -227,9 +227,9 @@ constexpr Sm90Tiles sm90_general_forward_tiles(int dim) {
 }
 
 /// Returns the same where kHasMaskedTiles. `reads`: the mask has tiles of its own, which read
-/// memory.
-constexpr Sm90Tiles sm90_masked_forward_tiles(int dim, bool reads) {
-  if (dim <= 64) return {192, 64, 5};
+/// memory. `teams`: see sm90_fast_forward_tiles.
+constexpr Sm90Tiles sm90_masked_forward_tiles(int dim, bool reads, bool teams) {
+  if (dim <= 64) return teams ? kTwoTeams : Sm90Tiles{192, 64, 5};
   if (dim <= 96) return {192, 64, 4};
   if (dim <= 128) return {128, reads ? 96 : 128, 2};
   return sm90_general_forward_tiles(dim);

@@ -77,6 +77,12 @@ struct Sm80Forward {
                                       sm80::Products::k3xTf32, reads_of(kTileSet)>>;
 };
 
+/// Says whether later rows see more keys: under a causal mask, also beside another one.
+template <class M>
+inline constexpr bool kIsCausal = std::is_same_v<M, Causal>;
+template <class A, class B>
+inline constexpr bool kIsCausal<And<A, B>> = kIsCausal<A> || kIsCausal<B>;
+
 template <class Args, int D, int Dv, TileSet kTileSet>
 struct Sm90Forward {
   /// The new rows of a cache see many more keys than lie at the edge of `Causal`.
@@ -85,11 +91,20 @@ struct Sm90Forward {
   static constexpr bool kEdges = !kRowsAlike<typename Args::MaskType> && !kLongKeys &&
                                  !is_long(kTileSet) && kTileSet != TileSet::kPackedHeads;
   using M = typename Args::MaskType;
+  using S = typename Args::ScoreModType;
+  using E = typename Args::Elements;
+  /// Whether it is one of the sets with a counter and two teams, for sequences that are not long.
+  static constexpr bool kShortSet =
+      kTileSet == TileSet::kAny || kTileSet == TileSet::kColumns || kTileSet == TileSet::kDiagonals;
+  /// Whether a modifier, if there is one, adds to scores alone, and takes few registers.
+  static constexpr bool kAdds = !kNeedsScores<S> && !Args::DropoutType::kEnabled;
   /// What two teams have registers for.
-  static constexpr bool kTeams = kPlainScores<Args> && !kHasTileMask<MaskInTiles<M>> &&
-                                 Args::SequencesType::kUniform && kTileSet == TileSet::kAny;
-  /// Up to 64 columns they also are faster for few keys.
-  static constexpr bool kFewKeys = kTeams && std::is_same_v<M, NoMask> && max(D, Dv) <= 64;
+  static constexpr bool kTeams = kAdds && kShortSet && !kHasTileMask<MaskInTiles<M>> &&
+                                 (kIsIdentity<S> || !BlockListMask<M>)&&!E::kFp8Queries &&
+                                 Args::SequencesType::kUniform;
+  /// Up to 64 columns they also are faster for few keys, where scores have no modifier.
+  static constexpr bool kFewKeys =
+      kTeams && kIsIdentity<S> && std::is_same_v<M, NoMask> && max(D, Dv) <= 64;
   static constexpr bool kSmallBc = kEdges || kFewKeys;
   /// With dropout long rows take 0.97 of the time in the tiles of rows that see all keys, above 96
   /// columns, where those are others (H200, bench/log/tuning-policies.md).
@@ -103,22 +118,22 @@ struct Sm90Forward {
   static constexpr bool kFast =
       kHasFastTiles<Args> ||
       (kWords != sm90::ModifierWords::kNone && IntervalMask<MaskInTiles<typename Args::MaskType>>);
-  using E = typename Args::Elements;
   static constexpr bool kMasked = kHasMaskedTiles<Args> && kTileSet != TileSet::kPackedHeads;
   static constexpr bool kBare =
       (std::is_same_v<M, NoMask> || std::is_same_v<M, Causal>)&&kPlainScores<Args> &&
       Args::SequencesType::kUniform && kTileSet != TileSet::kPackedHeads;
   /// Whether blocks that take the next tile when they are free pay under a causal mask: at D = 128
   /// they are 1.08 times as fast at 1k, and 1.02 to 1.04 above, at D = 64, 96 and 192 1.04 at 1k
-  /// and nothing for many rows, at D = 256 0.97 at 4k (bench/log/tuning-sm90.md).
+  /// and nothing for many rows, at D = 256 0.97 at 4k (bench/log/tuning-sm90.md). With a modifier,
+  /// or another mask, they are faster for many rows, too (bench/log/tuning-policies.md; above 128
+  /// columns that was not measured).
   static constexpr bool kCausalCounts =
-      kBare && std::is_same_v<M, Causal> && E::kInputsEqual &&
-      ((kTileSet == TileSet::kAny && max(D, Dv) <= 192) ||
-       (kTileSet == TileSet::kLong && max(D, Dv) > 96 && max(D, Dv) <= 128));
-  /// The fourth warp of the producer, which counts, has something else to do in some sets.
-  static constexpr bool kCounts =
-      ((kUnevenRows<M> && kTileSet == TileSet::kAny) || kCausalCounts) &&
-      Args::SequencesType::kUniform && !E::kAllFp8;
+      kIsCausal<M> && E::kInputsEqual && (kBare || (kAdds && max(D, Dv) <= 128)) &&
+      ((kShortSet && max(D, Dv) <= 192) ||
+       (is_long(kTileSet) && !has_elements(kTileSet) && max(D, Dv) <= 128 &&
+        (max(D, Dv) > 96 || !kIsIdentity<S>)));
+  static constexpr bool kCounts = ((kUnevenRows<M> && kShortSet) || kCausalCounts) &&
+                                  Args::SequencesType::kUniform && !E::kAllFp8;
   static constexpr Sm90Tiles kTiles =
       E::kAllFp8 ? fitted<M>(sm90_fp8_forward_tiles(D, Dv, E::kFp8Sums == Fp8Sums::kPromoted,
                                                     kFast && !Args::DropoutType::kEnabled, kBare))
@@ -127,7 +142,7 @@ struct Sm90Forward {
                                                 fitting_rows<M>(192), kTeams))
       : has_elements(kTileSet) ? sm90_element_forward_tiles(max(D, Dv), kEdges)
       : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kFastSet, kTeams)
-      : kMasked                ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>)
+      : kMasked                ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>, kTeams)
                                : sm90_general_forward_tiles(max(D, Dv));
   using type =
       ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,

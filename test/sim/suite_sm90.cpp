@@ -243,12 +243,16 @@ std::vector<float> beside_neighbour(float size, const S& mod = {}) {
   return bits;
 }
 
+/// A causal kernel of 64 columns that counts its work tiles, with a bias that comes with K.
+template <int Br, int kTeams, attile::sm90::ModifierWords kWords>
+using CountedBias = attile::ForwardTraits<
+    Br, 32, 64, __half, attile::Causal, attile::AdditiveBias<float>, attile::NoDropout, 64,
+    Tuning<TuningValues{.stages = 3, .counts = true, .words = kWords, .teams = kTeams}>>;
+
 /// Under a causal mask a call that counts its work tiles, of which there are enough, has the bits
-/// of one that has no scratch memory to count in.
-void check_counted_causal() {
-  using Traits = attile::ForwardTraits<192, 32, 64, __half, attile::Causal, attile::NoScoreMod,
-                                       attile::NoDropout, 64,
-                                       Tuning<TuningValues{.stages = 3, .counts = true}>>;
+/// of one that has no scratch memory to count in. `set` sets the score modifier.
+template <class Traits, class F>
+void check_counted(const F& set) {
   constexpr int kRows = 450, kHeads = 12, kKvHeads = 4;
   const auto numbers = [](int heads, unsigned seed) {
     return example::normal<__half>(static_cast<std::size_t>(kRows) * heads * 64, seed);
@@ -267,6 +271,7 @@ void check_counted_causal() {
     args.lse = lse.get();
     args.batch = 1, args.q_heads = kHeads, args.kv_heads = kKvHeads;
     args.q_len = args.kv_len = kRows;
+    set(args.score_mod);
     if (counts) {
       attile::sm90::TmaForwardParams<Traits> params(args);
       REQUIRE(params.use(workspace.get()) > 0);
@@ -280,6 +285,26 @@ void check_counted_causal() {
   };
   CHECK(results(true) == results(false));
   CHECK(machine_reports() == "");
+}
+
+void check_counted_causal() {
+  check_counted<attile::ForwardTraits<192, 32, 64, __half, attile::Causal, attile::NoScoreMod,
+                                      attile::NoDropout, 64,
+                                      Tuning<TuningValues{.stages = 3, .counts = true}>>>(
+      [](auto&) {});
+  // The words of a bias by columns, and by diagonals.
+  using attile::sm90::ModifierWords;
+  const example::DeviceArray<float> bias(example::normal<float>(12 * 1024, 4));
+  const auto columns = [&](auto& mod) {
+    mod.bias = bias.get();
+    mod.head_stride = 1024, mod.col_stride = 1;
+  };
+  check_counted<CountedBias<192, 1, ModifierWords::kColumns>>(columns);
+  check_counted<CountedBias<128, 2, ModifierWords::kColumns>>(columns);
+  check_counted<CountedBias<192, 1, ModifierWords::kDiagonals>>([&](auto& mod) {
+    mod.bias = bias.get() + 512;
+    mod.head_stride = 1024, mod.row_stride = -1, mod.col_stride = 1;
+  });
 }
 
 /// Pages are refused that no box of rows fits into, and keys that begin in the middle of one, where

@@ -134,8 +134,9 @@ template <class M>
 inline constexpr bool kRowsAlike = std::is_same_v<M, NoMask>;
 
 /// Says whether the numbers of keys that tiles of rows see follow no order that a schedule could
-/// know: those of documents, say. A mask declares it by a member of this name, true. Kernels then
-/// give the next tile to the block that is free first, where they have scratch memory for that.
+/// know: those of documents, or of sequences whose keys are padded. A mask declares it by a member
+/// of this name, true. Kernels then give the next tile to the block that is free first, where they
+/// have scratch memory for that.
 template <class M>
 inline constexpr bool kUnevenRows = [] {
   if constexpr (requires { M::kUnevenRows; }) return bool(M::kUnevenRows);
@@ -234,6 +235,7 @@ struct Prefix {
 /// `check` cannot read the lengths, so a negative one counts as 0 and one above kv_len as kv_len.
 struct KeyPadding {
   static constexpr bool kIntervals = true;
+  static constexpr bool kUnevenRows = true;
 
   const int* lengths = nullptr;  ///< (batch)
 

@@ -3,6 +3,7 @@
 
 #include <attile/arch/attributes.h>
 #include <attile/arch/opaque.h>
+#include <attile/arch/thread.cuh>
 #include <attile/core/array.h>
 #include <attile/core/block_sparse.h>
 #include <attile/core/config.h>
@@ -62,8 +63,9 @@ ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const Coord& coord,
 /// scores have in common (TileMask), and the extent show the score in registers (r, c). The mask is
 /// asked about rows and columns inside the extent: the last ones stand for those behind them.
 /// Nothing branches, so that what it reads of a row or a column is read once. Of rows and columns,
-/// those that are fewer take registers meanwhile. Without kCutsColumns all columns are inside.
-template <bool kCutsColumns, class Registers, class Coord, class M, class F>
+/// those that are fewer take registers meanwhile. Without kCutsRows all rows are inside, without
+/// kCutsColumns all columns.
+template <bool kCutsRows, bool kCutsColumns, class Registers, class Coord, class M, class F>
 ATTILE_DEVICE void for_each_shown(const Coord& coord, const M& mask, const F& f) {
   constexpr bool kByRows = Registers::kRegRows <= Registers::kRegCols;
   const Extent extent = coord.extent;
@@ -76,16 +78,44 @@ ATTILE_DEVICE void for_each_shown(const Coord& coord, const M& mask, const F& f)
       const int base = Coord::kOneHead ? 0 : r;
       const int row = Registers::row_offset(r) - Registers::row_offset(base);
       const int col = Registers::col_offset(c);
-      const ScoreIndex first = coord.nearest_inside(
-          coord.at(Registers::row(0) + Registers::row_offset(base), Registers::col(0)));
+      ScoreIndex first =
+          coord.at(Registers::row(0) + Registers::row_offset(base), Registers::col(0));
+      if constexpr (kCutsRows || kCutsColumns) first = coord.nearest_inside(first);
       const auto tile = mask_of_tile(mask, first, extent);
       const bool visible =
-          tile.visible(tile.row(min(row, extent.q_len - 1 - first.row)),
+          tile.visible(tile.row(kCutsRows ? min(row, extent.q_len - 1 - first.row) : row),
                        tile.col(kCutsColumns ? min(col, extent.kv_len - 1 - first.col) : col));
       const ScoreIndex at = coord.at(Registers::row(r), Registers::col(c));
-      f(r, c, visible & (at.row < extent.q_len && (!kCutsColumns || at.col < extent.kv_len)));
+      f(r, c,
+        visible &
+            ((!kCutsRows || at.row < extent.q_len) && (!kCutsColumns || at.col < extent.kv_len)));
     }
   }
+}
+
+/// Returns a mask as one of intervals and another one: the mask itself where it is so, else NoMask
+/// and the mask.
+template <bool kDivides, class M>
+ATTILE_DEVICE auto intervals_of(const M& mask) {
+  return And<NoMask, M>{{}, mask};
+}
+template <bool kDivides, IntervalMask A, class B>
+  requires(kDivides && !IntervalMask<B>)
+ATTILE_DEVICE And<A, B> intervals_of(const And<A, B>& mask) { return mask; }
+
+/// Returns whether all of a warp's rows exist and an interval mask shows all scores of them.
+/// Scope    all lanes.
+template <class Registers, class Coord, IntervalMask M>
+ATTILE_DEVICE bool shows_all(const Coord& coord, const M& mask) {
+  const ScoreIndex first = coord.at(Registers::row(0), coord.col0);
+  const ScoreIndex last = coord.at(Registers::row(Registers::kRegRows - 1), coord.col0);
+  bool shown = last.row < coord.extent.q_len;
+  if (shown) {
+    const Interval rows{first.row, last.row + 1};
+    const Interval full = mask.columns(first.batch, first.head, rows, coord.extent).full;
+    shown = full.begin <= coord.col0 && coord.col0 + Registers::kCols <= full.end;
+  }
+  return !arch::any_lane(!shown);
 }
 
 /// Sets S = -inf where the mask or the extent hides the score.
@@ -97,12 +127,14 @@ ATTILE_DEVICE void hide(Registers& scores, const Coord& coord, const M& mask) {
   const auto hide_one = [&](int r, int c, bool shown) {
     if (!shown) scores.at(r, c) = -kInf;
   };
-  if constexpr (IntervalMask<M>) {
-    hide_outside_intervals(scores, coord, mask);
+  if constexpr (IntervalMask<M>) return hide_outside_intervals(scores, coord, mask);
+  const auto& intervals = intervals_of<Coord::kOneHead>(mask);
+  if (shows_all<Registers>(coord, intervals.first)) {
+    for_each_shown<false, false, Registers>(coord, intervals.second, hide_one);
   } else if (coord.col0 + Registers::kCols <= coord.extent.kv_len) {
-    for_each_shown<false, Registers>(coord, mask, hide_one);
+    for_each_shown<true, false, Registers>(coord, mask, hide_one);
   } else {
-    for_each_shown<true, Registers>(coord, mask, hide_one);
+    for_each_shown<true, true, Registers>(coord, mask, hide_one);
   }
 }
 
@@ -190,7 +222,7 @@ class VisibleBits : ScoreBits<Registers> {
   template <class M, class Coord>
     requires(kHasTileMask<M>)
   ATTILE_DEVICE void ask(const M& mask, const Coord& coord) {
-    for_each_shown<true, Registers>(coord, mask, [&](int r, int c, bool shown) {
+    for_each_shown<true, true, Registers>(coord, mask, [&](int r, int c, bool shown) {
       const int i = r * Registers::kRegCols + c;
       this->words_[i / 32] |= static_cast<std::uint32_t>(shown) << (i % 32);
     });

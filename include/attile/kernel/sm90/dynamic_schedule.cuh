@@ -36,7 +36,8 @@
 // consumer may hold the V in that stage while it waits for the next Q (docs/deadlock.md, rule 4).
 // Sequences are not sorted by length here: a warp that sorted 32 of them made those of 1k and mixed
 // ones slower, and one of 16k faster (bench/log/tuning-sequences.md).
-// With teams the scheduler is the warp that loads Q, which reads no tile (load_q_of_team).
+// With teams, and with kWords, the scheduler is the warp that loads Q, which reads no tile
+// (load_q_of_team). The lanes that write words allow the next tile as those that load Q do.
 
 namespace attile::sm90 {
 

@@ -34,9 +34,9 @@
 //   pipeline   stages      filled by        consumed by
 //   K, V       kStages     load_kv          every consumer. One whose rows do not see a tile waits
 //                                           for it and releases it (skips it). With kWords warp 3
-//                                           (load_words) writes what the score modifier reads for
-//                                           columns or diagonals beside K: K is full when both are
-//                                           there. So does it with kDropoutColumns, beside V
+//                                           (load_words (**)) writes what the score modifier reads
+//                                           for columns or diagonals beside K: K is full when both
+//                                           are there. So does it with kDropoutColumns, beside V
 //                                           (write_dropout_columns)
 //   loaded V   kLoadedV-   load_kv          transpose_v, which fills V: only with V in fp8
 //              Stages
@@ -52,7 +52,9 @@
 //                                           (work_tile_full, work_tile_empty)
 //
 //   (*) Only with kElementStages; else threads read the elements of their scores.
-//   (**) Only with kHasScheduler, which excludes kElementStages, kWords and kDropoutColumns.
+//   (**) Only with kHasScheduler, which excludes kElementStages and kDropoutColumns. With kWords
+//   beside it warp 2 writes the words, and warp 3 also loads the Q of all consumers
+//   (load_q_of_team).
 //   (***) O in fp32: registers -> device memory.
 //
 // With V in fp8 (kFp8Values) a product wants it transposed. Lane 0 of warp 0 loads V, too, into
@@ -92,9 +94,10 @@
 // acts as a block of its own in a grid of twice as many: in block b of n the first team is number b
 // and the second one 2 n - 1 - b, so that a team with the longest work tiles lies beside one with
 // the shortest. Two warps of the producer warpgroup are a team's: lane 0 of one loads K and V in
-// turn (load_kv), and the other one loads Q, and with kHasScheduler makes the work tiles
-// (load_q_of_team). Four consumers overlap more than three of one tile, each of which waits for all
-// tiles that any of its rows sees; but their registers suffice for Bc = 64 and D, Dv <= 64 alone.
+// turn (load_kv), beside which with kWords all its lanes write the words, and the other one loads
+// Q, and with kHasScheduler makes the work tiles (load_q_of_team). Four consumers overlap more than
+// three of one tile, each of which waits for all tiles that any of its rows sees; but their
+// registers suffice for Bc = 64 and D, Dv <= 64 alone.
 //
 // Tiles of K and V are visited from the first to the last that any row sees, or with kDescends from
 // the last to the first, or in the order of block lists: kv_tile(step). With block lists load_kv

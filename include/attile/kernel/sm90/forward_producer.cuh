@@ -10,7 +10,7 @@
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/kernel/sm90/forward_schedule.cuh>
 #include <attile/kernel/sm90/kv_loader.cuh>
-#include <attile/tile/modifier_words.cuh>
+#include <attile/kernel/sm90/word_writer.cuh>
 #include <attile/tile/pipeline.cuh>
 #include <attile/tile/transpose.cuh>
 
@@ -20,10 +20,11 @@
 // lie in pages), and for each consumer warpgroup one for its Q and one for the elements of its
 // score modifier, if TMA copies these, or a warp for the modifier's words (ModifierWords) or for
 // dropout's columns. Each goes through the block's work tiles by itself; with kHasScheduler, which
-// excludes elements and columns, one more warp makes these (dynamic_schedule.cuh). With V in fp8
-// warp 0 loads both K and V, and warp 1, and warp 3 where no scheduler runs, transpose V; but where
-// that has been done ahead of the kernel (transpose_v.cuh) V is loaded as in 16 bits. With two
-// teams each has two warps: one loads K and V, the other one makes the work tiles and loads Q.
+// excludes elements and dropout's columns, one more warp makes these (dynamic_schedule.cuh), which
+// beside words loads Q, too. With V in fp8 warp 0 loads both K and V, and warp 1, and warp 3 where
+// no scheduler runs, transpose V; but where that has been done ahead of the kernel
+// (transpose_v.cuh) V is loaded as in 16 bits. With two teams each has two warps: one loads K and V
+// and writes words, the other one makes the work tiles and loads Q.
 
 namespace attile::sm90 {
 
@@ -80,15 +81,17 @@ ATTILE_DEVICE void send_end_of_v(const ForwardMemory<Traits>& smem,
 /// `kOfKeys`: whether of K. With kHasScheduler it allows the next work tile.
 /// Behind a sequence's last key TMA writes zeros (`ragged`). The mask replaces such a score by
 /// -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there.
-/// Scope    Traits::kKvLanes lanes of a warp, from the first one on.
+/// Scope    Traits::kKvLanes lanes of a warp, or of K kKeyLanes, from the first one on.
 template <bool kOfKeys, class Traits, class Pipeline>
 ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
                            const arch::TensorMap& map) {
+  constexpr bool kWritesWords = kOfKeys && Traits::kWordsByKeyLanes;
+  constexpr int kLanes = kOfKeys ? Traits::kKeyLanes : Traits::kKvLanes;
   KvLoader<Traits> loader(p);
   typename Pipeline::State state;
   [[maybe_unused]] typename Traits::LoadedVPipeline::State v_state;
-  auto schedule = schedule_of_thread(p, block, smem, Traits::kKvLanes);
+  auto schedule = schedule_of_thread(p, block, smem, kLanes);
   for (; schedule.more(); schedule.next()) {
     const WorkTile at = schedule.tile();
     // The step at which this thread allows the next work tile: kStages tiles are left to load, and
@@ -106,8 +109,16 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
       const int kv_tile = p.kv_tile(at, step);
       if constexpr (kOfKeys) write_kv_tile(smem, state, kv_tile);
       loader.go_to(at, step, kv_tile);
-      loader.load(pipeline, state, map);
-      if constexpr (kOfKeys && Traits::kTeams > 1) loader.load(smem.v(), state, p.maps.v);
+      if constexpr (kWritesWords) {
+        const bool is_first = arch::thread_index() % arch::kWarpSize == 0;
+        WordWriter<Traits>(p, at).write(smem, state, at.row0, kv_tile * Traits::kBc, [&] {
+          if (is_first) loader.load(pipeline, state, map);
+        });
+        if (is_first) loader.load(smem.v(), state, p.maps.v);
+      } else {
+        loader.load(pipeline, state, map);
+        if constexpr (kOfKeys && Traits::kTeams > 1) loader.load(smem.v(), state, p.maps.v);
+      }
       state.advance();
       if constexpr (Traits::kFp8Values) {
         if (!is_transposed_ahead(p)) load_fp8_v(p, smem, loader, v_state, at, step);
@@ -275,44 +286,20 @@ ATTILE_DEVICE void load_elements(const TmaForwardParams<Traits>& p, int block,
   }
 }
 
-/// Asks the score modifier about the columns or the diagonals of each tile of K, and writes its
-/// words beside the tile, for which both producers have to wait. Those of columns are read before
-/// the stage is waited for. Scope    all lanes of a warp, with kWords.
+/// Writes the words of each tile of K, for which both producers have to wait.
+/// Scope    all lanes of a warp, with kWords and one team.
 template <class Traits>
 ATTILE_DEVICE void load_words(const TmaForwardParams<Traits>& p, int block,
                               const ForwardMemory<Traits>& smem) {
-  constexpr int kBc = Traits::kBc;
-  const int lane = arch::thread_index() % arch::kWarpSize;
-  const tile::MathOf<typename Traits::T> math;
-  const auto pipeline = smem.k();
   typename Traits::KPipeline::State state;
-  for (StaticSchedule<Traits> schedule(p, block); schedule.more(); schedule.next()) {
+  auto schedule = schedule_of_thread(p, block, smem, arch::kWarpSize);
+  for (; schedule.more(); schedule.next()) {
     const WorkTile at = schedule.tile();
-    const Extent extent = p.extent(at);
-    const ScoreBlock block_of_all{
-        {at.sequence, at.head, max(at.row0, 0), 0}, extent, 1, extent.kv_len, p.scale};
-    const auto word_tile = [&] {
-      const auto& mod = p.policies.score_mod;
-      if constexpr (Traits::kWords == ModifierWords::kColumns) {
-        return mod.column_tile(block_of_all, math);
-      } else {
-        return mod.diagonal_tile(block_of_all, math);
-      }
-    }();
+    if constexpr (Traits::kHasScheduler) schedule.allow_next();
+    const WordWriter<Traits> words(p, at);
     ATTILE_UNROLL_BY(1)
     for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
-      const int col0 = p.kv_tile(at, step) * kBc;
-      if constexpr (Traits::kWords == ModifierWords::kColumns) {
-        const tile::ColumnWords<std::remove_const_t<decltype(word_tile)>, kBc> words(
-            word_tile, col0, extent.kv_len);
-        pipeline.await_empty(state);
-        words.store(smem.words(state.stage));
-      } else {
-        pipeline.await_empty(state);
-        tile::store_diagonals<Traits::kBr, kBc>(smem.words(state.stage), word_tile, at.row0, col0,
-                                                extent);
-      }
-      if (lane == 0) pipeline.producer_commit(state);
+      words.write(smem, state, at.row0, p.kv_tile(at, step) * Traits::kBc, [] {});
       state.advance();
     }
   }
@@ -364,6 +351,12 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
   } else {
     if (0 <= v_lane && v_lane < kLanes) load_kv<false>(p, block, smem, smem.v(), p.maps.v);
   }
+  if constexpr (Traits::kHasScheduler && Traits::kWords != ModifierWords::kNone) {
+    const int warp = arch::uniform(thread / arch::kWarpSize);
+    if (warp == 2) load_words(p, block, smem);
+    if (warp == 3) load_q_of_team(p, block, smem);
+    return;
+  }
   if (0 <= q_warpgroup && q_warpgroup < Traits::kConsumers) load_q(p, block, smem, q_warpgroup);
   if constexpr (Traits::kHasScheduler) {
     if (thread >= 3 * arch::kWarpSize) run_scheduler(p, block, smem, [](const WorkTile&) {});
@@ -386,7 +379,7 @@ ATTILE_DEVICE void produce_for_team(const TmaForwardParams<Traits>& p, int block
                                     const ForwardMemory<Traits>& smem, int warp) {
   const int lane = arch::thread_index() % arch::kWarpSize;
   if (warp == 0) {
-    if (lane == 0) load_kv<true>(p, block, smem, smem.k(), p.maps.k);
+    if (Traits::kKeyLanes > 1 || lane == 0) load_kv<true>(p, block, smem, smem.k(), p.maps.k);
     return;
   }
   load_q_of_team(p, block, smem);

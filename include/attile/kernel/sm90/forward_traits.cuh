@@ -55,12 +55,11 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static_assert(
       TuningType::kTeams == 1 ||
           (TuningType::kTeams == 2 && Br <= 128 && !TuningType::kPacksHeads &&
-           TuningType::kElementStages == 0 && TuningType::kWords == ModifierWords::kNone &&
-           !TuningType::kOrders && !P::DropoutType::kEnabled && !E::kFp8Queries &&
-           P::SequencesType::kUniform),
+           TuningType::kElementStages == 0 && !TuningType::kOrders && !P::DropoutType::kEnabled &&
+           !E::kFp8Queries && P::SequencesType::kUniform),
       "attile::sm90::ForwardTraits: two teams are for up to 128 rows of one head each, inputs of "
-      "16 bits and sequences of one length, Uniform; without dropout, and without tiles or words "
-      "of a score modifier");
+      "16 bits and sequences of one length, Uniform; without dropout, and without tiles of a score "
+      "modifier's elements");
   static_assert(!TuningType::kPacksHeads || P::SequencesType::kUniform,
                 "attile::sm90::ForwardTraits: query heads share a tile only where all sequences "
                 "have the same lengths, Uniform");
@@ -160,8 +159,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr ModifierWords kWords = TuningType::kWords;
   static_assert(
       kWords == ModifierWords::kNone ||
-          (P::SequencesType::kUniform && !kPacksHeads && kElementStages == 0 &&
-           !TuningType::kCounts && !E::kFp8Queries),
+          (P::SequencesType::kUniform && !kPacksHeads && kElementStages == 0 && !E::kFp8Queries),
       "attile::sm90::ForwardTraits: a score modifier's words are for sequences of one length, "
       "Uniform, for rows of one head and inputs of 16 bits, and not with tiles of a modifier's "
       "elements");
@@ -271,10 +269,17 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kBarrierOffset = kDropoutOffset + kStages * kDropoutBytes;
   /// How many lanes of a warp load K, and V: one, but all where keys lie in pages.
   static constexpr int kKvLanes = kIsPaged<typename P::SequencesType> ? arch::kWarpSize : 1;
+  /// How many of them load K: all with teams and words, which they write beside it.
+  static constexpr bool kWordsByKeyLanes = kTeams > 1 && kWords != ModifierWords::kNone;
+  static constexpr int kKeyLanes = kWordsByKeyLanes ? arch::kWarpSize : kKvLanes;
+  /// How many load Q of a work tile that the scheduler has made, or in its place write words.
+  static constexpr int kOtherReaders =
+      kWords != ModifierWords::kNone ? arch::kWarpSize : kConsumers;
   /// The threads that read each work tile of the scheduler, which are the arrivals of
   /// work_tile_empty, and the barriers of it. V in fp8 is loaded by the threads that load K.
-  static constexpr int kScheduleReaders = kTeams > 1 ? kKvLanes
-                                                     : (kFp8Values ? 1 : 2) * kKvLanes + kConsumers;
+  static constexpr int kScheduleReaders = kTeams > 1
+                                              ? kKeyLanes
+                                              : (kFp8Values ? 1 : 2) * kKvLanes + kOtherReaders;
   static constexpr int kScheduleBarriers = kHasScheduler ? 2 : 0;
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
   static constexpr int kPipelineBarriers =
