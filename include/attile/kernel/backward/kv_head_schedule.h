@@ -76,4 +76,13 @@ ATTILE_HOST_DEVICE constexpr int heads_in_flight(std::int64_t heads, int group_h
   return static_cast<int>(max<std::int64_t>(min(in_flight, heads), 1));
 }
 
+/// Returns how many kv blocks, of `all`, are sorted with kSortsLastKvBlocks: those of as many heads
+/// as have one and a half times the blocks of a device. By a model, and measured, a pass then ends
+/// as it would with all blocks sorted, and the others wait for no order (H200,
+/// bench/log/tuning-policies.md).
+constexpr std::int64_t sorted_kv_blocks(std::int64_t all, int kv_tiles) {
+  constexpr int kSorted = kDeviceBlocks + kDeviceBlocks / 2;
+  return kv_tiles == 0 ? 0 : min<std::int64_t>(round_up(kSorted, kv_tiles), all);
+}
+
 }  // namespace attile
