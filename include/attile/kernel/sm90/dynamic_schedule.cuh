@@ -215,6 +215,9 @@ ATTILE_DEVICE void run_scheduler(const TmaForwardParams<Traits>& p, int block,
     more = tiles.next();
     WorkTile at{.sequence = -1};
     if (more) at = tiles.tile();
+    if constexpr (Traits::kReadsTilesLate) {
+      if (more) at.kv_tiles = p.uncut_keys(at);
+    }
     if (writes) {
       smem.work_tile() = at;
       arch::mbarrier_arrive(smem.work_tile_full());

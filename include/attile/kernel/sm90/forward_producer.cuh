@@ -71,15 +71,21 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
     if constexpr (Traits::kHasScheduler) {
       if (allows_at >= at.kv_tiles.last) schedule.allow_next();  // there is nothing to load
     }
+    int kv_tile = 0;
     ATTILE_UNROLL_BY(1)
     for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
       if constexpr (Traits::kHasScheduler) {
         if (step == allows_at) schedule.allow_next();
       }
-      const int kv_tile = p.kv_tile(at, step);
+      if constexpr (Traits::kListsBlocks) {
+        constexpr int kInBlock = Traits::MaskType::kKvBlock / Traits::kBc;
+        kv_tile = step % kInBlock == 0 ? p.kv_tile(at, step) : kv_tile + 1;
+      } else {
+        kv_tile = p.kv_tile(at, step);
+      }
       if constexpr (kOfKeys && Traits::kListsBlocks) {
         pipeline.await_empty(state);
-        if (arch::thread_index() % arch::kWarpSize == 0) smem.kv_tile(state.stage) = kv_tile;
+        if (arch::thread_index() % arch::kWarpSize == 0) smem.kv_tile(state) = kv_tile;
       }
       loader.go_to(at, step, kv_tile);
       loader.load(pipeline, state, map);
