@@ -49,15 +49,6 @@ struct PackedSlots {
 template <>
 struct PackedSlots<false> {};
 
-/// Holds the order of the kv blocks that begin last, with kSortsLastKvBlocks. It is empty without.
-template <bool kThere>
-struct LastKvBlocks {
-  int sorted_from = 0;          ///< the first block of the pass whose kv block is in `sorted`
-  int* sorted_blocks = nullptr;  ///< the kv blocks of that block and of those behind it
-};
-template <>
-struct LastKvBlocks<false> {};
-
 /// Returns whether the pass itself writes the zeros of the sum of dQ of a sequence: where the
 /// blocks of a kv head run together, each zero-fill chunk is worth its atomics, and L2 has room for
 /// what some hundred blocks write ahead. On an H200 it is 4 % faster with 8 MB of sum for a kv

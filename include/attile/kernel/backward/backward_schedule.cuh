@@ -223,7 +223,8 @@ ATTILE_DEVICE void sort_last_kv_blocks(const BackwardParams<Traits>& p) {
     const Sorted own = sorted(number);
     std::uint32_t before = 0;
     ATTILE_UNROLL_BY(1)
-    for (int i = p.sorted_from + thread % arch::kWarpSize; i < p.kv_blocks(); i += arch::kWarpSize) {
+    for (int i = p.sorted_from + thread % arch::kWarpSize; i < p.kv_blocks();
+         i += arch::kWarpSize) {
       const Sorted other = sorted(i);
       const bool is_before = other.tile != own.tile ? other.tile < own.tile : i < number;
       before += other.steps != own.steps ? other.steps > own.steps : is_before;

@@ -76,6 +76,15 @@ ATTILE_HOST_DEVICE constexpr int heads_in_flight(std::int64_t heads, int group_h
   return static_cast<int>(max<std::int64_t>(min(in_flight, heads), 1));
 }
 
+/// Holds the order of the kv blocks that begin last, with kSortsLastKvBlocks. It is empty without.
+template <bool kThere>
+struct LastKvBlocks {
+  int sorted_from = 0;           ///< the first block of the pass whose kv block is in `sorted`
+  int* sorted_blocks = nullptr;  ///< the kv blocks of that block and of those behind it
+};
+template <>
+struct LastKvBlocks<false> {};
+
 /// Returns how many kv blocks, of `all`, are sorted with kSortsLastKvBlocks: those of as many heads
 /// as have one and a half times the blocks of a device. By a model, and measured, a pass then ends
 /// as it would with all blocks sorted, and the others wait for no order (H200,

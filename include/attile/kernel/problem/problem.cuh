@@ -286,30 +286,11 @@ struct Problem : detail::Fp8Inputs<typename Traits::Args::Elements>,
       return step;
     }
   }
-  /// Returns whether a kv tile has no key behind the last one.
-  ATTILE_DEVICE bool ends_before_last_key(const WorkTile& at, int kv_tile) const {
-    return (kv_tile + 1) * Traits::kBc <= extent(at).kv_len;
-  }
-  /// Returns at.kv_tiles, but none of them full where the last key cuts any block that is listed as
-  /// full, or where that is none: `full` then has to be asked about each kv tile.
-  /// Scope    all lanes of a warp, with a mask of block lists.
-  ATTILE_DEVICE TileRange uncut_keys(const WorkTile& at) const {
-    TileRange steps = at.kv_tiles;
-    const BlockList list = listed_keys(at.sequence, at.head, at.row0);
-    const int count = (steps.full_last - steps.full_first) / (MaskType::kKvBlock / Traits::kBc);
-    const auto uncut = static_cast<unsigned>(extent(at).kv_len / MaskType::kKvBlock);
-    bool cuts = false;
-    for (int i = arch::thread_index() % arch::kWarpSize; i < count; i += arch::kWarpSize) {
-      cuts = cuts || static_cast<unsigned>(list.full[i]) >= uncut;
-    }
-    if (arch::any_lane(cuts)) steps.full_last = steps.full_first;
-    return steps;
-  }
   /// Returns whether all scores of a step of `steps`, whose kv tile is `kv_tile`, are visible.
   ATTILE_DEVICE bool is_full(const WorkTile& at, const TileRange& steps, int step,
                              int kv_tile) const {
     if constexpr (kListsBlocks) {
-      return steps.full(step) && ends_before_last_key(at, kv_tile);
+      return steps.full(step) && (kv_tile + 1) * Traits::kBc <= extent(at).kv_len;
     } else {
       return steps.full(step);
     }

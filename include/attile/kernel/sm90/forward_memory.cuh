@@ -54,8 +54,8 @@ struct ForwardMemory {
     return reinterpret_cast<int*>(data + Traits::kLastVOffset)[stage];
   }
   /// The number of the tile of K that arrives in a state of the pipeline; only with kListsBlocks.
-  /// Those of twice as many tiles are kept as there are stages, so that a consumer may read it until
-  /// it releases the K behind that tile.
+  /// Those of twice as many tiles are kept as there are stages, so that a consumer may read it
+  /// until it releases the K behind that tile.
   ATTILE_DEVICE int& kv_tile(const typename Traits::KPipeline::State& state) const {
     const int slot = state.stage + state.parity * Traits::kStages;
     return reinterpret_cast<int*>(data + Traits::kKvTileOffset)[slot];
