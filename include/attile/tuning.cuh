@@ -5,6 +5,7 @@
 #include <attile/core/block_sparse.h>
 #include <attile/core/fp8.h>
 #include <attile/core/mask.h>
+#include <attile/core/prepared_mask.h>
 #include <attile/core/score_mod.h>
 #include <attile/default_tiles.h>
 #include <attile/kernel/portable/backward_traits.cuh>
@@ -77,6 +78,14 @@ struct Sm80Forward {
                                       sm80::Products::k3xTf32, reads_of(kTileSet)>>;
 };
 
+/// Says whether two teams have registers for a mask: for one that reads no memory, and for sorted
+/// documents, which take 0.85 to 0.98 of the time of three consumers (H200,
+/// bench/log/tuning-policies.md). With a window beside documents they spill.
+template <class M>
+inline constexpr bool kFitsTeams =
+    !kHasTileMask<MaskInTiles<M>> || std::is_same_v<M, SortedDocument> ||
+    std::is_same_v<M, And<Causal, SortedDocument>>;
+
 template <class Args, int D, int Dv, TileSet kTileSet>
 struct Sm90Forward {
   /// The new rows of a cache see many more keys than lie at the edge of `Causal`.
@@ -86,7 +95,7 @@ struct Sm90Forward {
                                  !is_long(kTileSet) && kTileSet != TileSet::kPackedHeads;
   using M = typename Args::MaskType;
   /// What two teams have registers for.
-  static constexpr bool kTeams = kPlainScores<Args> && !kHasTileMask<MaskInTiles<M>> &&
+  static constexpr bool kTeams = kPlainScores<Args> && kFitsTeams<M> &&
                                  Args::SequencesType::kUniform && kTileSet == TileSet::kAny;
   /// Up to 64 columns they also are faster for few keys.
   static constexpr bool kFewKeys = kTeams && std::is_same_v<M, NoMask> && max(D, Dv) <= 64;

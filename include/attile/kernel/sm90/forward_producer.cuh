@@ -220,6 +220,8 @@ ATTILE_DEVICE void load_q_of_team(const TmaForwardParams<Traits>& p, int block,
   typename Traits::QPipeline::State state;
   int number = 0;
   const auto load = [&](const WorkTile& at) {
+    constexpr int kStages = Traits::kQStages;
+    if constexpr (Traits::kSparesProducer) state = {number % kStages, number / kStages & 1};
     ATTILE_UNROLL_BY(1)
     for (int warpgroup = 0; warpgroup < Traits::kConsumers; ++warpgroup) {
       if (at.sequence < 0) {
@@ -233,7 +235,7 @@ ATTILE_DEVICE void load_q_of_team(const TmaForwardParams<Traits>& p, int block,
     ++number;
   };
   if constexpr (Traits::kHasScheduler) {
-    run_scheduler(p, block, smem, load);
+    run_scheduler(p, block, smem, load, number);
   } else if (arch::thread_index() % arch::kWarpSize == 0) {
     StaticSchedule<Traits> schedule(p, block);
     for (; schedule.more(); schedule.next()) load(schedule.tile());

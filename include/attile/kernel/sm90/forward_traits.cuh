@@ -181,6 +181,10 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
                                           kIsIdentity<typename P::ScoreModType> &&
                                           !P::DropoutType::kEnabled;
   static constexpr bool kReadsTilesEarly = kListsBlocks && !kReadsTilesLate;
+  /// Whether the warp that makes the work tiles of a team and loads Q has few registers left, as
+  /// the mask reads memory: it works out the states of pipelines from the number of its work tiles.
+  static constexpr bool kSparesProducer =
+      kTeams > 1 && kHasScheduler&& kHasTileMask<MaskInTiles<typename P::MaskType>>;
   /// Whether a stage of V has beside the tile what dropout's decisions about its columns have in
   /// common, which a warp of the producer makes that has nothing else to do.
   static constexpr bool kDropoutColumns = kMasksP && !kHasScheduler && kElementStages == 0 &&
