@@ -86,9 +86,10 @@ template <>
 struct LastKvBlocks<false> {};
 
 /// Returns how many kv blocks, of `all`, are sorted with kSortsLastKvBlocks: those of as many heads
-/// as have one and a half times the blocks of a device. By a model a pass then ends as early as with
-/// all blocks sorted, and the other blocks wait for no order. With half of the blocks at 8k a pass
-/// takes 0.96 to 0.98 of the time, with a tenth at 32k 1.00 (H200, bench/log/tuning-policies.md).
+/// as have one and a half times the blocks of a device. By a model a pass then ends as early as
+/// with all of them sorted, and the other blocks wait for no order. With half of the blocks at 8k a
+/// pass takes 0.96 to 0.99 of the time, with a tenth at 32k 0.99 to 1.00 (H200, 2026-11-26,
+/// bench/log/tuning-policies.md).
 constexpr std::int64_t sorted_kv_blocks(std::int64_t all, int kv_tiles) {
   constexpr int kSorted = kDeviceBlocks + kDeviceBlocks / 2;
   return kv_tiles == 0 ? 0 : min<std::int64_t>(round_up(kSorted, kv_tiles), all);

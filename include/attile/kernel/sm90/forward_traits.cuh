@@ -173,10 +173,10 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Whether one producer warp, the scheduler, makes the work tiles and hands them to the other
   /// producer threads (dynamic_schedule.cuh); else each works them out by itself (StaticSchedule).
   static constexpr bool kHasScheduler = !P::SequencesType::kUniform || TuningType::kCounts;
-  /// Whether consumers read the number of a listed tile only where the mask or the last key may hide
-  /// scores, behind its S: the scheduler says of a work tile whether any full block has such a tile
-  /// (uncut_keys). A shuffle of the number in each step stood between the products of S, which with
-  /// teams took 1 to 1.5 % of the time (H200, bench/log/tuning-policies.md).
+  /// Whether consumers read the number of a listed tile only where the mask or the last key may
+  /// hide scores, behind its S: the scheduler says of a work tile whether any full block has such a
+  /// tile (uncut_keys). A shuffle of the number in each step stood between the products of S, which
+  /// with teams took 1 to 1.5 % of the time (H200, bench/log/tuning-policies.md).
   static constexpr bool kReadsTilesLate = kListsBlocks && kHasScheduler && kTeams > 1 &&
                                           kIsIdentity<typename P::ScoreModType> &&
                                           !P::DropoutType::kEnabled;
