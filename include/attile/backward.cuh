@@ -46,9 +46,10 @@ BackwardBlocks backward_blocks(const typename Traits::Args& args) {
   const std::int64_t row_blocks = q_slot_count<Traits>(args) * args.q_heads;
   const std::int64_t kv_blocks = kv_slot_count<Traits>(args) * args.kv_heads;
   const bool counts = Traits::kDqMode == DqMode::kInOrder && kv_blocks > 0;
-  const bool lists = kIsPacked<typename Traits::SequencesType> && kv_blocks > 0;
-  // At least one block: it sets the block counter, or lists kv blocks, and a gradient is zeroed
-  // without rows too.
+  const bool lists =
+      (kIsPacked<typename Traits::SequencesType> || Traits::kSortsLastKvBlocks) && kv_blocks > 0;
+  // At least one block: it sets the block counter, or lists or sorts kv blocks, and a gradient is
+  // zeroed without rows too.
   const bool one = counts || lists || gradient_lines(args.score_mod, score_shape(args)) > 0;
   return {one ? max<std::int64_t>(row_blocks, 1) : row_blocks, kv_blocks,
           Traits::kDqMode == DqMode::kTwoPass ? row_blocks : 0,

@@ -191,8 +191,8 @@ constexpr Sm90Tiles sm90_element_forward_tiles(int dim, bool small_bc) {
 
 /// The tiles of two teams of two consumers, up to 64 columns. Four consumers do more beside each
 /// other than three, and a team's rows wait for no other rows; but they have registers for 64 keys
-/// alone, and for a mask that takes none. With a mask's edge, or few keys, that is 1.00 to 1.3
-/// times as fast (H200, bench/log/tuning-sm90.md).
+/// alone, and for few masks that read memory (kFitsTeams). With a mask's edge, or few keys, that is
+/// 1.00 to 1.3 times as fast (H200, bench/log/tuning-sm90.md).
 inline constexpr Sm90Tiles kTwoTeams{.br = 128, .bc = 64, .stages = 4, .teams = 2};
 
 /// Returns the tiles of the sm90 forward kernel on the fast path. `small_bc`: where much of what

@@ -5,6 +5,7 @@
 #include <attile/core/block_sparse.h>
 #include <attile/core/fp8.h>
 #include <attile/core/mask.h>
+#include <attile/core/prepared_mask.h>
 #include <attile/core/score_mod.h>
 #include <attile/default_tiles.h>
 #include <attile/kernel/portable/backward_traits.cuh>
@@ -83,6 +84,14 @@ inline constexpr bool kIsCausal = std::is_same_v<M, Causal>;
 template <class A, class B>
 inline constexpr bool kIsCausal<And<A, B>> = kIsCausal<A> || kIsCausal<B>;
 
+/// Says whether two teams have registers for a mask: for one that reads no memory, and for sorted
+/// documents, which take 0.85 to 0.98 of the time of three consumers (H200,
+/// bench/log/tuning-policies.md). With a window beside documents they spill.
+template <class M>
+inline constexpr bool kFitsTeams =
+    !kHasTileMask<MaskInTiles<M>> || std::is_same_v<M, SortedDocument> ||
+    std::is_same_v<M, And<Causal, SortedDocument>>;
+
 template <class Args, int D, int Dv, TileSet kTileSet>
 struct Sm90Forward {
   /// The new rows of a cache see many more keys than lie at the edge of `Causal`.
@@ -99,9 +108,9 @@ struct Sm90Forward {
   /// Whether a modifier, if there is one, adds to scores alone, and takes few registers.
   static constexpr bool kAdds = !kNeedsScores<S> && !Args::DropoutType::kEnabled;
   /// What two teams have registers for.
-  static constexpr bool kTeams = kAdds && kShortSet && !kHasTileMask<MaskInTiles<M>> &&
-                                 (kIsIdentity<S> || !BlockListMask<M>)&&!E::kFp8Queries &&
-                                 Args::SequencesType::kUniform;
+  static constexpr bool kTeams =
+      kAdds && kShortSet && Args::SequencesType::kUniform && !E::kFp8Queries &&
+      (kIsIdentity<S> ? kFitsTeams<M> : !kHasTileMask<MaskInTiles<M>> && !BlockListMask<M>);
   /// Up to 64 columns they also are faster for few keys, where scores have no modifier.
   static constexpr bool kFewKeys =
       kTeams && kIsIdentity<S> && std::is_same_v<M, NoMask> && max(D, Dv) <= 64;

@@ -56,6 +56,11 @@ struct PipelineState {
     state.advance();
     return state;
   }
+  /// The state of the stage before this one.
+  [[nodiscard]] ATTILE_DEVICE PipelineState previous() const {
+    if (stage > 0) return {stage - 1, parity};
+    return {kStages - 1, parity ^ 1};
+  }
 };
 
 /// Writes zeros to the rows of a tile from row `first` on, for products that read them.

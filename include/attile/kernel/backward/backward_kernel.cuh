@@ -30,6 +30,9 @@ ATTILE_DEVICE int find_kv_block(const BackwardParams<Traits>& p) {
         }
       }
     }
+    if constexpr (Traits::kSortsLastKvBlocks) {
+      if (arch::block_index() >= p.sorted_from) arch::await_dependencies();  // they are sorted
+    }
     return kv_block_of(p, arch::block_index());
   }
   int* const shared = reinterpret_cast<int*>(arch::dynamic_shared());
@@ -45,7 +48,7 @@ ATTILE_DEVICE int find_kv_block(const BackwardParams<Traits>& p) {
 
 /// Runs the pass over K/V blocks, one block for each slot of a kv tile (TileSlots) of each kv head,
 /// by the `backward_kv_block` of the traits' own namespace. That loads K and V before it waits for
-/// the previous kernel, unless sequences are packed.
+/// the previous kernel, unless sequences are packed or its kv block is a sorted one.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_kv_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {

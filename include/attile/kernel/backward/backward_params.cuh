@@ -70,7 +70,8 @@ ATTILE_HOST_DEVICE constexpr bool zero_fills_in_pass(int group_heads, Extent len
 template <class Traits>
 struct BackwardParams : Problem<Traits>,
                         SinkParts<Traits::SinkType::kEnabled>,
-                        PackedSlots<kIsPacked<typename Traits::SequencesType>> {
+                        PackedSlots<kIsPacked<typename Traits::SequencesType>>,
+                        LastKvBlocks<Traits::kSortsLastKvBlocks> {
   static constexpr bool kPackedSequences = kIsPacked<typename Traits::SequencesType>;
   using typename Problem<Traits>::T;
   using typename Problem<Traits>::MaskType;
@@ -281,7 +282,8 @@ struct BackwardParams : Problem<Traits>,
 ///         rows and 4 more, with kInOrder; zero_fill_flags 8 for each kv tile of each kv head, with
 ///         kZeroFillsInPass; ready_flags 4 * kDqReadyFlags for each of those kv tiles, with
 ///         kSignalsDqReady. The gradient of sinks: 4 * kSinkParts for each tile of query rows.
-///         Where sequences are packed, lists: 32 for each of those tiles of either kind, and 4.
+///         Where sequences are packed, lists: 32 for each of those tiles of either kind, and 4;
+///         with kSortsLastKvBlocks 4 for each of sorted_kv_blocks.
 ///         A tile that only a bound lets be counts as one.
 /// Semaphores and zero_fill_flags begin at the same offset, as no pass has both.
 struct BackwardWorkspace {
@@ -322,6 +324,8 @@ BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
   std::size_t lists = 0;
   if constexpr (kIsPacked<typename Traits::SequencesType>) {
     lists = sizeof(int) * (kListedInts * (kv_blocks + q_tiles) + 1);
+  } else if constexpr (Traits::kSortsLastKvBlocks) {
+    lists = sizeof(int) * sorted_kv_blocks(kv_blocks, ceil_div(args.kv_len, Traits::kBc));
   }
   const std::size_t bytes = max<std::size_t>(lists_at + lists, 16);
   return {0, aligned_stats, 2 * aligned_stats, behind, ready_at, ready_at + ready, lists_at, bytes};
@@ -369,6 +373,11 @@ BackwardParams<Traits>::BackwardParams(const typename Traits::Args& args, void* 
   }
   if constexpr (Traits::SinkType::kEnabled) {
     this->sink_parts = static_cast<float*>(part(parts.sink_parts));
+  }
+  if constexpr (Traits::kSortsLastKvBlocks) {
+    const auto sorted = static_cast<int>(sorted_kv_blocks(kv_blocks(), kv_tiles));
+    this->sorted_from = kv_blocks() - sorted;
+    this->sorted_blocks = static_cast<int*>(part(parts.lists));
   }
   if constexpr (kPackedSequences) {
     this->kv_block_list = static_cast<int*>(part(parts.lists));

@@ -219,6 +219,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, kPreprocessB
   }
   if (p.q_tile_count() == 0) {
     if constexpr (kPacked) list_kv_blocks<kPreprocessThreads<Traits>>(p);
+    if constexpr (Traits::kSortsLastKvBlocks) sort_last_kv_blocks<kPreprocessThreads<Traits>>(p);
     return;
   }
   const DqOrder<Traits> order(p);
@@ -226,6 +227,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, kPreprocessB
   const int number = q_tile_of_block<Traits>();
   const WorkTile tile = p.row_tile(number, p.q_tiles);
   const auto list_tiles = [&] {
+    if constexpr (Traits::kSortsLastKvBlocks) sort_last_kv_blocks<kPreprocessThreads<Traits>>(p);
     if constexpr (kPacked) {
       list_kv_blocks<kPreprocessThreads<Traits>>(p);
       if (thread < kWarp) list_row_tile(p, number, tile);

@@ -193,25 +193,76 @@ ATTILE_DEVICE void list_kv_blocks(const BackwardParams<Traits>& p) {
   }
 }
 
-/// Returns the kv block of the `begun`-th block to begin (begun_tile), or one below 0 where that
-/// has none. Batch heads go in Problem::head_order. Packed sequences have a list of them, which is
-/// there behind the end of preprocessing, and number them as they begin; those that ascend, and
-/// those that go rows first, have numbers of their own (BackwardParams::ascends, rows_first).
+/// Returns the kv block of the `begun`-th block to begin (begun_tile) where nothing has been listed
+/// or sorted. Batch heads go in Problem::head_order.
+template <class Traits>
+ATTILE_DEVICE int unsorted_kv_block(const BackwardParams<Traits>& p, int begun) {
+  constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
+  static_assert(!(kHeadMajor<Traits> && BackwardParams<Traits>::kOrdersHeads),
+                "attile: which heads ascend follows from the number of the batch head");
+  if (!kInOrder && (!Traits::kHeadsInFlight || p.rounds.one_each())) {
+    return p.in_head_order(begun, p.kv_tiles, p.kv_heads);
+  }
+  const auto [head, index] = begun_tile<Traits>(p.rounds, p.ascending_from / p.kv_tiles,
+                                                p.batch * p.kv_heads, p.kv_tiles, begun);
+  return p.ordered_head(head, p.kv_heads) * p.kv_tiles + index;
+}
+
+/// Sorts the kv blocks that begin last, with kSortsLastKvBlocks: those with more steps first, as a
+/// long block that begins last lets all other multiprocessors wait. Blocks with as many go by kv
+/// tiles and then by heads.
+/// Scope    all threads of a grid of blocks of kThreads.
+template <int kThreads, class Traits>
+ATTILE_DEVICE void sort_last_kv_blocks(const BackwardParams<Traits>& p) {
+  struct Sorted {
+    int steps, tile;
+  };
+  // Steps are those over all query heads that read the kv head.
+  const auto sorted = [&](int begun) {
+    WorkTile kv = kv_work_tile(p, unsorted_kv_block(p, begun));
+    Sorted at{0, kv.kv_tile()};
+    for (const int end = p.head_end(kv); kv.head < end; ++kv.head) {
+      at.steps += p.q_tiles_seeing(kv, at.tile).last;
+    }
+    return at;
+  };
+  const int thread = arch::thread_index();
+  const int warps = arch::block_count() * (kThreads / arch::kWarpSize);
+  std::int64_t begun = (std::int64_t{arch::block_index()} * kThreads + thread) / arch::kWarpSize;
+  ATTILE_UNROLL_BY(1)
+  for (begun += p.sorted_from; begun < p.kv_blocks(); begun += warps) {
+    const auto number = static_cast<int>(begun);
+    const Sorted own = sorted(number);
+    std::uint32_t before = 0;
+    ATTILE_UNROLL_BY(1)
+    for (int i = p.sorted_from + thread % arch::kWarpSize; i < p.kv_blocks();
+         i += arch::kWarpSize) {
+      const Sorted other = sorted(i);
+      const bool is_before = other.tile != own.tile ? other.tile < own.tile : i < number;
+      before += other.steps != own.steps ? other.steps > own.steps : is_before;
+    }
+    ATTILE_UNROLL
+    for (int mask = 1; mask < arch::kWarpSize; mask *= 2) {
+      before += arch::shuffle_xor(before, mask);
+    }
+    if (thread % arch::kWarpSize == 0) p.sorted_blocks[before] = unsorted_kv_block(p, number);
+  }
+}
+
+/// Returns the kv block of the `begun`-th block to begin, or one below 0 where that has none.
+/// Packed sequences have a list of them, which is there behind the end of preprocessing, and number
+/// them as they begin; those that ascend, and those that go rows first, have numbers of their own
+/// (BackwardParams::ascends, rows_first). Sorted ones are there behind that end, too.
 template <class Traits>
 ATTILE_DEVICE int kv_block_of(const BackwardParams<Traits>& p, int begun) {
-  constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   if constexpr (BackwardParams<Traits>::kPackedSequences) {
     const Vec<int, 4> listed = listed_tile(p.kv_block_list, begun);
     return listed[0] < 0 ? -1 : begun + listed[3] * p.kv_blocks();
   } else {
-    static_assert(!(kHeadMajor<Traits> && BackwardParams<Traits>::kOrdersHeads),
-                  "attile: which heads ascend follows from the number of the batch head");
-    if (!kInOrder && (!Traits::kHeadsInFlight || p.rounds.one_each())) {
-      return p.in_head_order(begun, p.kv_tiles, p.kv_heads);
+    if constexpr (Traits::kSortsLastKvBlocks) {
+      if (begun >= p.sorted_from) return p.sorted_blocks[begun - p.sorted_from];
     }
-    const auto [head, index] = begun_tile<Traits>(p.rounds, p.ascending_from / p.kv_tiles,
-                                                  p.batch * p.kv_heads, p.kv_tiles, begun);
-    return p.ordered_head(head, p.kv_heads) * p.kv_tiles + index;
+    return unsorted_kv_block(p, begun);
   }
 }
 

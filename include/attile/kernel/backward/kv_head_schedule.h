@@ -84,4 +84,23 @@ ATTILE_HOST_DEVICE constexpr int heads_in_flight(std::int64_t heads, int group_h
   return static_cast<int>(max<std::int64_t>(min(in_flight, heads), 1));
 }
 
+/// Holds the order of the kv blocks that begin last, with kSortsLastKvBlocks. It is empty without.
+template <bool kThere>
+struct LastKvBlocks {
+  int sorted_from = 0;           ///< the first block of the pass whose kv block is in `sorted`
+  int* sorted_blocks = nullptr;  ///< the kv blocks of that block and of those behind it
+};
+template <>
+struct LastKvBlocks<false> {};
+
+/// Returns how many kv blocks, of `all`, are sorted with kSortsLastKvBlocks: those of as many heads
+/// as have one and a half times the blocks of a device. By a model a pass then ends as early as
+/// with all of them sorted, and the other blocks wait for no order. With half of the blocks at 8k a
+/// pass takes 0.96 to 0.99 of the time, with a tenth at 32k 0.99 to 1.00 (H200, 2026-11-26,
+/// bench/log/tuning-policies.md).
+constexpr std::int64_t sorted_kv_blocks(std::int64_t all, int kv_tiles) {
+  constexpr int kSorted = kDeviceBlocks + kDeviceBlocks / 2;
+  return kv_tiles == 0 ? 0 : min<std::int64_t>(round_up(kSorted, kv_tiles), all);
+}
+
 }  // namespace attile

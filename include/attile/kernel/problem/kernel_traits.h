@@ -54,6 +54,9 @@ struct KernelTraits {
   static constexpr bool kLog2Lse = false;
   /// Whether a backward pass of few uneven blocks begins with the longest (`heads_in_flight`).
   static constexpr bool kHeadsInFlight = true;
+  /// Whether in a backward pass the last kv blocks begin in the order that preprocessing makes, the
+  /// longest first (`sort_last_kv_blocks`).
+  static constexpr bool kSortsLastKvBlocks = false;
   /// The least number of query heads of a kv head with which half of the kv heads of an ordered
   /// backward pass ascend (`kv_block_of`); 0 where they never do.
   static constexpr int kAlternatesFrom = 0;

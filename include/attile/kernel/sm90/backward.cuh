@@ -80,6 +80,8 @@
 //   - as a rule block n of the grid the n-th one,
 //   - where blocks are few and a mask makes them uneven, kv heads share rounds of blocks
 //     (kHeadsInFlight),
+//   - with block lists the blocks that begin last take the longest ones first
+//     (kSortsLastKvBlocks),
 //   - with kInOrder the n-th block that begins, counted by an atomic, takes the n-th one, from a
 //     head's last tile on, or in heads that ascend from its first,
 //   - where sequences are packed the one that preprocessing has listed for it (list_kv_blocks); a

@@ -134,6 +134,10 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// consumers leave no warp for that: it would be the third one that adds staged dQ.
   static constexpr bool kZeroFillsInPass =
       kMode == DqMode::kAccumulate && (kProductPerWarpgroup || kConsumers < 3);
+  /// Block lists make kv blocks uneven, wherever they are in a head: the longest of the last ones
+  /// begin first.
+  static constexpr bool kSortsLastKvBlocks =
+      kMode == DqMode::kAccumulate && BlockListMask<typename P::MaskType>;
   /// In an in-order pass half of the kv heads ascend (kv_block_of) where at least so many query
   /// heads read a kv head; 0: none ever does. A block of an ascending head waits before its first
   /// step until the block before it has added its dQ. With kProductPerWarpgroup that takes long,

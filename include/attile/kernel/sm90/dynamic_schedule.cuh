@@ -179,7 +179,8 @@ class DynamicSchedule {
 /// of StaticSchedule, in the order of `sections`, but by the counter, so that blocks end together
 /// however many keys tiles of rows see. Without scratch memory they are those of StaticSchedule.
 /// With teams the first one is that of StaticSchedule, too: so no block gets two while another one
-/// gets none. Scope    all lanes of a warp, for all functions.
+/// gets none. With kSparesProducer those that are not counted are a grid apart.
+/// Scope    all lanes of a warp, for all functions.
 template <class Traits>
 class CountedSchedule {
  public:
@@ -193,6 +194,9 @@ class CountedSchedule {
     if (counter != nullptr && !(kFirstByIndex && number_ < 0)) {
       const int before = kFirstByIndex ? arch::block_count() * Traits::kTeams : 0;
       number_ = before + take_number(counter);
+    } else if constexpr (Traits::kSparesProducer) {
+      const int blocks = static_cast<int>(arch::block_count()) * Traits::kTeams;
+      number_ = number_ < 0 ? static_cast<int>(own_.number()) : number_ + blocks;
     } else {
       number_ = static_cast<int>(min<std::int64_t>(own_.number(), p_.scheduler.items));
       own_.next();
@@ -243,19 +247,25 @@ using MadeSchedule = std::conditional_t<Traits::SequencesType::kUniform, Counted
                                         DynamicSchedule<Traits>>;
 
 /// Writes the block's work tiles for the others, with kHasScheduler. One lane calls made(at) with
-/// each of them, and with what follows the last one. Scope    all lanes of a warp.
+/// each of them, and with what follows the last one. `number`: with kSparesProducer how often it
+/// has done so. Scope    all lanes of a warp.
 template <class Traits, class F>
 ATTILE_DEVICE void run_scheduler(const TmaForwardParams<Traits>& p, int block,
-                                 const ForwardMemory<Traits>& smem, const F& made) {
+                                 const ForwardMemory<Traits>& smem, const F& made,
+                                 [[maybe_unused]] const int& number = 0) {
   MadeSchedule<Traits> tiles(p, block);
   const bool writes = arch::thread_index() % arch::kWarpSize == 0;
   bool more = true;
   // With parity 1 the first wait returns at once.
   for (int parity = 1; more; parity ^= 1) {
+    if constexpr (Traits::kSparesProducer) parity = ~number & 1;
     if (writes) arch::mbarrier_wait(smem.work_tile_empty(), parity);  // readers allow the next one
     more = tiles.next();
     WorkTile at{.sequence = -1};
     if (more) at = tiles.tile();
+    if constexpr (Traits::kReadsTilesLate) {
+      if (more) at.kv_tiles = p.uncut_keys(at);
+    }
     if (writes) {
       smem.work_tile() = at;
       arch::mbarrier_arrive(smem.work_tile_full());

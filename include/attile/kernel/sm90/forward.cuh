@@ -101,7 +101,8 @@
 //
 // Tiles of K and V are visited from the first to the last that any row sees, or with kDescends from
 // the last to the first, or in the order of block lists: kv_tile(step). With block lists load_kv
-// writes that number beside K, ahead of its copy, and the lane that releases K reads it.
+// writes that number beside K, ahead of its copy, and the lane that releases K reads it; with teams
+// (kReadsTilesLate) only where scores may be hidden, behind that release (ForwardMemory::kv_tile).
 //
 // Edges. Tiles ahead of the first one that any row of the work tile sees, and behind the last one,
 // are not loaded; those ahead of a consumer's first one, and behind its last one, it skips. A tile

@@ -99,8 +99,7 @@ class ForwardConsumer {
       const Rows& next = rows_with_q(number_);
       if (next.is_end()) return false;
       reset_state();
-      // This stands before the skips, so that the next Q is loaded while this consumer waits for
-      // their tiles.
+      // Before the skips, so that the next Q is loaded while this consumer waits for their tiles.
       if (next.empty()) skip_q();
       skip_kv(next.skip_before);
       if (!next.empty()) break;
@@ -190,7 +189,6 @@ class ForwardConsumer {
     const auto modifier = modifier_of(kv_tile);
     tile::wait_product<0>(s_frag_);
     if constexpr (Traits::kWords == ModifierWords::kNone) release_k_and_q(kv_tiles_.first);
-    // There is no O yet to be rescaled.
     mask_and_update_max(kv_tiles_.first, kv_tile, modifier, rescale_thresholds());
     smem_.v().consumer_wait(v_state_);
     make_probabilities(kv_tile);
@@ -203,7 +201,7 @@ class ForwardConsumer {
   /// Begins S = Q K^T (line 8).
   ATTILE_DEVICE void start_scores() {
     const auto k_smem = smem_.k().consumer_wait(k_state_);
-    if constexpr (Traits::kListsBlocks) listed_ = smem_.read_kv_tile(k_state_.stage);
+    if constexpr (Traits::kReadsTilesEarly) listed_ = smem_.read_kv_tile(k_state_);
     await_own_turn();
     tile::start_transposed_product(s_frag_, smem_.q(warpgroup_).tile(q_state_.stage), k_smem);
   }
@@ -276,10 +274,11 @@ class ForwardConsumer {
   template <class AnyModifier>
   ATTILE_DEVICE void modify_and_mask(int step, int kv_tile, const AnyModifier& modifier) {
     const WorkTile at = rows().at(p_);
-    const auto coord = p_.coord(at, warpgroup_, kv_tile * Traits::kBc);
-    const auto& policies = p_.policies_in_tile(kv_tiles_.full(step));
-    tile::modify_and_mask(s_frag_, coord, modifier, policies,
-                          p_.is_full(at, kv_tiles_, step, kv_tile));
+    const auto read = [&] { return arch::uniform(smem_.read_kv_tile(k_state_.previous())); };
+    const auto seen = p_.seen_tile(at, kv_tiles_, step, kv_tile, read);
+    const auto coord = p_.coord(at, warpgroup_, seen.kv_tile * Traits::kBc);
+    tile::modify_and_mask(s_frag_, coord, modifier, p_.policies_in_tile(seen.in_full_block),
+                          seen.full);
   }
   /// Makes P of S, adds to l (line 9), and makes dropout(P) the left operand of P V.
   ATTILE_DEVICE void make_probabilities(int kv_tile) {
@@ -365,7 +364,8 @@ class ForwardConsumer {
   ATTILE_DEVICE const Rows& rows() const { return smem_.rows(warpgroup_, number_); }
   /// Returns the tile of K and V of a step; with block lists S has been begun. Scope    all lanes.
   ATTILE_DEVICE int kv_tile_of(int step) const {
-    if constexpr (Traits::kListsBlocks) return arch::uniform(listed_);
+    if constexpr (Traits::kReadsTilesEarly) return arch::uniform(listed_);
+    if constexpr (Traits::kReadsTilesLate) return 0;  // modify_and_mask reads it
     if constexpr (Traits::kFromDiagonal) return p_.from_diagonal(rows().lengths.tile, step);
     return p_.kv_tile(rows().at(p_), step);
   }
@@ -387,7 +387,7 @@ class ForwardConsumer {
   [[no_unique_address]] Sampler sampler_;
   int number_ = 0;      // of the block's work tiles, the one whose rows are computed
   TileRange kv_tiles_;  // the steps over the tiles of K and V that these rows see
-  [[no_unique_address]] std::conditional_t<Traits::kListsBlocks, int, NotListed> listed_;
+  [[no_unique_address]] std::conditional_t<Traits::kReadsTilesEarly, int, NotListed> listed_;
   tile::PipelineState<Traits::kQStages> q_state_;
   tile::PipelineState<Traits::kStages> k_state_, v_state_;
   typename Traits::ElementPipeline::State element_state_;

@@ -54,14 +54,17 @@ struct ForwardMemory {
   ATTILE_DEVICE int& is_end_of_v(int stage) const {
     return reinterpret_cast<int*>(data + Traits::kLastVOffset)[stage];
   }
-  /// The number of the tile that a stage of K has; only with kListsBlocks.
-  ATTILE_DEVICE int& kv_tile(int stage) const {
-    return reinterpret_cast<int*>(data + Traits::kKvTileOffset)[stage];
+  /// The number of the tile of K that arrives in a state of the pipeline; only with kListsBlocks.
+  /// Those of twice as many tiles are kept as there are stages, so that a consumer may read it
+  /// until it releases the K behind that tile.
+  ATTILE_DEVICE int& kv_tile(const typename Traits::KPipeline::State& state) const {
+    const int slot = state.stage + state.parity * Traits::kStages;
+    return reinterpret_cast<int*>(data + Traits::kKvTileOffset)[slot];
   }
   /// Returns that number to the lane that releases the stage, which hands it to the other ones
   /// before that (arch::uniform): the release must not overtake the read.
-  ATTILE_DEVICE int read_kv_tile(int stage) const {
-    return arch::thread_index() % arch::kWarpSize == 0 ? kv_tile(stage) : 0;
+  ATTILE_DEVICE int read_kv_tile(const typename Traits::KPipeline::State& state) const {
+    return arch::thread_index() % arch::kWarpSize == 0 ? kv_tile(state) : 0;
   }
   /// The score modifier's words of a stage of K; only with kWords.
   ATTILE_DEVICE typename Traits::Word* words(int stage) const {

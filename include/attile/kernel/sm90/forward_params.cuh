@@ -242,6 +242,41 @@ struct TmaForwardParams : ForwardParams<Traits> {
       return Base::kv_tile(at, step);
     }
   }
+  /// Returns at.kv_tiles, but none of them full where the last key cuts any block that is listed as
+  /// full, or where that is none: then `seen_tile` has to know each kv tile.
+  /// Scope    all lanes of a warp, with a mask of block lists.
+  ATTILE_DEVICE TileRange uncut_keys(const WorkTile& at) const {
+    using M = typename Traits::MaskType;
+    const BlockList list =
+        this->policies.mask.listed_columns(at.sequence, at.head, at.row0 / M::kQBlock);
+    const auto uncut = static_cast<unsigned>(this->extent(at).kv_len / M::kKvBlock);
+    TileRange steps = at.kv_tiles;
+    const int count = (steps.full_last - steps.full_first) / (M::kKvBlock / Traits::kBc);
+    bool cuts = false;
+    for (int i = arch::thread_index() % arch::kWarpSize; i < count; i += arch::kWarpSize) {
+      cuts = cuts || static_cast<unsigned>(list.full[i]) >= uncut;
+    }
+    if (arch::any_lane(cuts)) steps.full_last = steps.full_first;
+    return steps;
+  }
+  /// Is the tile of a step: whether its block is listed as full, and whether all its scores are
+  /// visible.
+  struct SeenTile {
+    int kv_tile;
+    bool in_full_block, full;
+  };
+  /// Returns that of a step of `steps`. `kv_tile`: its number, for which with kReadsTilesLate
+  /// `read()` is called where `uncut_keys` has not said that the tile is full.
+  template <class Read>
+  ATTILE_DEVICE SeenTile seen_tile(const WorkTile& at, TileRange steps, int step, int kv_tile,
+                                   const Read& read) const {
+    if constexpr (Traits::kReadsTilesLate) {
+      if (steps.full(step)) return {kv_tile, true, true};
+      steps.full_last = steps.last;
+      kv_tile = read();
+    }
+    return {kv_tile, steps.full(step), this->is_full(at, steps, step, kv_tile)};
+  }
   /// Returns the tile of a step where that of step 0 is `diagonal`.
   ATTILE_DEVICE static int from_diagonal(int diagonal, int step) {
     return step <= diagonal ? diagonal - step : step;

@@ -41,7 +41,7 @@ ATTILE_DEVICE void write_kv_tile(const ForwardMemory<Traits>& smem,
   if constexpr (Traits::kListsBlocks) {
     const auto pipeline = smem.k();
     pipeline.await_empty(state);  // consumers have read the number that is there
-    if (arch::thread_index() % arch::kWarpSize == 0) smem.kv_tile(state.stage) = kv_tile;
+    if (arch::thread_index() % arch::kWarpSize == 0) smem.kv_tile(state) = kv_tile;
   }
 }
 
@@ -101,12 +101,18 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
     if constexpr (Traits::kHasScheduler) {
       if (allows_at >= at.kv_tiles.last) schedule.allow_next();  // there is nothing to load
     }
+    int kv_tile = 0;
     ATTILE_UNROLL_BY(1)
     for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
       if constexpr (Traits::kHasScheduler) {
         if (step == allows_at) schedule.allow_next();
       }
-      const int kv_tile = p.kv_tile(at, step);
+      if constexpr (Traits::kListsBlocks) {  // an entry of the list is read once
+        constexpr int kInBlock = Traits::MaskType::kKvBlock / Traits::kBc;
+        kv_tile = step % kInBlock == 0 ? p.kv_tile(at, step) : kv_tile + 1;
+      } else {
+        kv_tile = p.kv_tile(at, step);
+      }
       if constexpr (kOfKeys) write_kv_tile(smem, state, kv_tile);
       loader.go_to(at, step, kv_tile);
       if constexpr (kWritesWords) {
@@ -245,6 +251,8 @@ ATTILE_DEVICE void load_q_of_team(const TmaForwardParams<Traits>& p, int block,
   typename Traits::QPipeline::State state;
   int number = 0;
   const auto load = [&](const WorkTile& at) {
+    constexpr int kStages = Traits::kQStages;
+    if constexpr (Traits::kSparesProducer) state = {number % kStages, number / kStages & 1};
     ATTILE_UNROLL_BY(1)
     for (int warpgroup = 0; warpgroup < Traits::kConsumers; ++warpgroup) {
       if (at.sequence < 0) {
@@ -258,7 +266,7 @@ ATTILE_DEVICE void load_q_of_team(const TmaForwardParams<Traits>& p, int block,
     ++number;
   };
   if constexpr (Traits::kHasScheduler) {
-    run_scheduler(p, block, smem, load);
+    run_scheduler(p, block, smem, load, number);
   } else if (arch::thread_index() % arch::kWarpSize == 0) {
     StaticSchedule<Traits> schedule(p, block);
     for (; schedule.more(); schedule.next()) load(schedule.tile());

@@ -140,7 +140,11 @@ struct alignas(16) ConsumerRows : RowScales<Traits, Problem<Traits>::kHasScales>
     const TileRange all = tile.kv_tiles;
     const int rows = p.warpgroup_rows();
     row0 = tile.row0 + part * rows;
-    kv_tiles = p.tiles_seen(tile, row0, rows).between(all.first, all.last);
+    if constexpr (Traits::kReadsTilesLate) {
+      if (row0 < p.extent(tile).q_len) kv_tiles = all;  // all rows of a block see the same
+    } else {
+      kv_tiles = p.tiles_seen(tile, row0, rows).between(all.first, all.last);
+    }
     if (empty()) kv_tiles.first = kv_tiles.last = all.last;
     skip_before = kv_tiles.first - all.first;
     skip_after = all.last - kv_tiles.last;

@@ -171,6 +171,18 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Whether one producer warp, the scheduler, makes the work tiles and hands them to the other
   /// producer threads (dynamic_schedule.cuh); else each works them out by itself (StaticSchedule).
   static constexpr bool kHasScheduler = !P::SequencesType::kUniform || TuningType::kCounts;
+  /// Whether consumers read the number of a listed tile only where the mask or the last key may
+  /// hide scores, behind its S: the scheduler says of a work tile whether any full block has such a
+  /// tile (uncut_keys). A shuffle of the number in each step stood between the products of S, which
+  /// with teams took 1 to 1.5 % of the time (H200, bench/log/tuning-policies.md).
+  static constexpr bool kReadsTilesLate = kListsBlocks && kHasScheduler && kTeams > 1 &&
+                                          kIsIdentity<typename P::ScoreModType> &&
+                                          !P::DropoutType::kEnabled;
+  static constexpr bool kReadsTilesEarly = kListsBlocks && !kReadsTilesLate;
+  /// Whether the warp that makes the work tiles of a team and loads Q has few registers left, as
+  /// the mask reads memory: it works out the states of pipelines from the number of its work tiles.
+  static constexpr bool kSparesProducer =
+      kTeams > 1 && kHasScheduler&& kHasTileMask<MaskInTiles<typename P::MaskType>>;
   /// Whether a stage of V has beside the tile what dropout's decisions about its columns have in
   /// common, which a warp of the producer makes that has nothing else to do.
   static constexpr bool kDropoutColumns = kMasksP && !kHasScheduler && kElementStages == 0 &&
@@ -294,7 +306,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
                                                    ? kWorkTileOffset + sizeof(WorkTile)
                                                    : kLastVOffset + sizeof(int) * kLoadedVStages;
   static constexpr std::size_t kTeamBytes =
-      kKvTileOffset + (kListsBlocks ? sizeof(int) * kStages : 0);
+      kKvTileOffset + (kListsBlocks ? sizeof(int) * 2 * kStages : 0);
   static constexpr std::size_t kSharedBytes =
       kTeams == 1 ? kTeamBytes : kTeams * round_up(kTeamBytes, kTileAlignment);
   static_assert(
