@@ -30,7 +30,7 @@ ATTILE_DEVICE float probability(float s, float scale, float lse) {
 template <class Keep>
 ATTILE_DEVICE float probability(float s, float scale, float lse, const Keep& keep, bool is_kept) {
   if constexpr (Keep::kSigns) {
-    const float p = arch::exp2(arch::fma(s * scale - lse, kLog2e, keep.log2_factor()));
+    const float p = probability(s, scale, lse);
     return is_kept ? p : -p;
   } else {
     return probability(s, scale, lse);
@@ -97,7 +97,7 @@ ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex
 /// Calls f(modifier) with what applies the score modifier to the raw scores in `s_frag`
 /// (tile::ThreadModifier). With kMasked the last column stands for others. `elements`: those of the
 /// scores (TransposedElements, DiagonalWords), or what tile/modify.cuh has in their place.
-template <bool kMasked, class Registers, class Params, class Elements, class F>
+template <bool kMasked, bool kSimplifies, class Registers, class Params, class Elements, class F>
 ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile::TileCoord& coord,
                                  const Elements& elements, const F& f) {
   // Above 64 columns there are no registers for what the modifier has prepared.
@@ -130,9 +130,7 @@ ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile:
         return modifier.apply_element(x, r, c, elements.at(r, c));
       });
     }
-    // Each way to simplify takes registers, which dropout leaves none for above 64 columns.
-    constexpr bool kHasDropout = std::remove_cvref_t<decltype(p.policies)>::DropoutType::kEnabled;
-    constexpr bool kSimplifies = !kHasDropout || Params::kColumns <= 64;
+    // Each way to simplify takes registers, which beside dP and dropout there are none for.
     modifier.template with<kMasked, kSimplifies>(
         s_frag, [&](const auto& of_thread, int, int) { f(of_thread); });
   }
@@ -153,7 +151,9 @@ ATTILE_DEVICE void probabilities_and_gradient(Scores& p_frag, Registers& ds_frag
                                               const Shown& shown, const Gradient& gradient,
                                               const Elements& elements = {}) {
   using GradientTile = typename Gradient::template Tile<Registers>;
-  with_modifier<kMasked>(p_frag, p, coord, elements, [&](const auto& modifier) {
+  constexpr bool kHasDropout = std::remove_cvref_t<decltype(p.policies)>::DropoutType::kEnabled;
+  constexpr bool kSimplifies = !kHasDropout || Params::kColumns <= 64;
+  with_modifier<kMasked, kSimplifies>(p_frag, p, coord, elements, [&](const auto& modifier) {
     GradientTile sums(gradient, p.policies.score_mod, coord);
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) {
@@ -224,14 +224,12 @@ ATTILE_DEVICE void probabilities_and_factor(Edge edge, Registers& p_frag, Regist
   constexpr bool kAreOne = !kNeedsScores<S> && (!kHasDropout || Keep::kSigns);
   // P of a score of -inf is 0; where its derivative is NaN, their product has to be 0, too.
   constexpr bool kHides = kMayHide<S> && kNeedsScores<S>;
-  with_modifier<true>(p_frag, p, coord, elements, [&](const auto& modifier) {
-    float row_lse[Registers::kRegRows];
-    ATTILE_UNROLL
-    for (int r = 0; r < Registers::kRegRows; ++r) row_lse[r] = lse[Registers::row(r)];
+  with_modifier<true, true>(p_frag, p, coord, elements, [&](const auto& modifier) {
+    float row_lse = 0.0f;
     keep.for_each(coord, [&](int r, int c, bool is_kept) {
+      if (c == 0) row_lse = lse[Registers::row(r)];
       const auto modified = modifier(p_frag.at(r, c), r, c);
-      const float prob =
-          probability(modified.value, score_scale, row_lse[r], keep, is_kept);
+      const float prob = probability(modified.value, score_scale, row_lse, keep, is_kept);
       p_frag.at(r, c) = Keep::kSigns || is_kept ? prob : 0.0f;
       factor.at(r, c) = kHides && modified.value == -kInf ? 0.0f : prob * modified.derivative;
     });
@@ -357,8 +355,7 @@ ATTILE_DEVICE void gradient_of_factor(const Registers& factor, Registers& ds_fra
                                       const RowValues<Registers>& delta, const Keep& keep) {
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
-    float row_delta = delta.x[r];
-    if constexpr (Keep::kSigns) row_delta = keep.scaled(row_delta);
+    const float row_delta = delta.x[r];
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
       float& ds = ds_frag.at(r, c);

@@ -44,7 +44,7 @@ ATTILE_DEVICE void fast_log2_probabilities(Registers& p_frag, float scale_log2, 
     float& x = p_frag.at(r, c);
     const float exponent = arch::fma(x, scale_log2, -lse.x[r]);
     if constexpr (Keep::kSigns) {
-      const float p = arch::exp2(exponent + keep.log2_factor());
+      const float p = arch::exp2(exponent);
       x = is_kept ? p : -p;
     } else {
       x = arch::exp2(exponent);

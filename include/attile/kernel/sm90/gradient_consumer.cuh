@@ -57,6 +57,10 @@ struct GradientConsumer : ScoreConsumer<Traits> {
     this->start_scores(frag.s, frag.s_second, frag.lse, stage, row);
     frag.shown = this->ask_mask(stage, row);  // before dP takes registers, as is the next line
     frag.keep = this->ask_dropout(stage, row, sampler);
+    if constexpr (!Traits::kDpBehindP) begin_dp(frag, stage, row);
+  }
+  template <class StepRegisters>
+  ATTILE_DEVICE void begin_dp(StepRegisters& frag, const Stage& stage, int row) const {
     const auto do_smem = smem.dout().consumer_wait(stage.state);  // not read before it has arrived
     start_dp(frag.ds, do_smem, row);
   }

@@ -169,9 +169,7 @@ struct ScoreConsumer {
   /// Returns dropout's decisions about the scores of a part.
   template <class Sampler>
   ATTILE_DEVICE Keep ask_dropout(const Stage& stage, int row, const Sampler& sampler) const {
-    if constexpr (Traits::kSignsP) {
-      return Keep(sampler);
-    } else if constexpr (Traits::DropoutType::kEnabled) {
+    if constexpr (Traits::DropoutType::kEnabled) {
       return {coord(stage, row), sampler};
     } else {
       return {};
