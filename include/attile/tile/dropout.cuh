@@ -221,28 +221,84 @@ class DropHalves {
   std::uint32_t turn_, end_, minus_end_, unmarked_;
 };
 
-/// Holds dropout's decisions for the scores of a transposed tile of up to 64 rows, of which a thread
-/// has two columns: bit `bit(r, c)` of a word for each.
-/// A lane holds four scores of each of two groups, in rows r and r + 1, and its neighbour in the
-/// next column, lane ^ 4, the other four of both. Each decides about one group, that of an odd
-/// column about row r + 1, and packs what it has decided for both before they exchange words: one
-/// exchange serves the whole tile.
-template <class Registers, class Sampler>
-class KeepWord {
-  static_assert(Registers::kRegCols == 2 && Registers::kRegRows <= 16,
-                "attile::tile::KeepWord: a thread has 32 scores or fewer, in two columns");
+/// Makes the same random bits as KeepGroups of a transposed tile, and calls f(r, c, pair) for two
+/// scores at a time: the lower half of `pair` is for (r, c), the upper one for (r + 1, c). It takes
+/// fewer instructions than KeepGroups and one register more. Some kernels that use KeepBits lack
+/// that register, so both are there.
+/// Units    coord: as for KeepGroups. Scope    all lanes of a warp.
+template <class Registers, class Sampler, class F>
+ATTILE_DEVICE void for_each_transposed_pair(const TileCoord& coord, const Sampler& sampler, F&& f) {
+  // An even lane has the lower halves of its own words and gives the upper ones; an odd lane has
+  // the upper halves, which belong to the later row, and gives the lower ones.
+  // Of a lane's own word and the one that it has taken the bytes of row r go low and those of
+  // row r + 1 high.
+  for_each_transposed_word<Registers>(
+      coord, sampler, [&](int r, int c, std::uint32_t first, std::uint32_t second, bool odd) {
+        const std::uint32_t given = arch::byte_perm(first, second, odd ? 0x5410u : 0x7632u);
+        const std::uint32_t taken = arch::shuffle_xor(given, 4);
+        f(r, c, arch::byte_perm(first, taken, odd ? 0x3254u : 0x5410u));
+        f(r, c + 1, arch::byte_perm(second, taken, odd ? 0x3276u : 0x7610u));
+      });
+}
 
+/// Does what both kinds of signs do: each decision becomes the sign of its P, of which a dropped
+/// score has -P, so that no register has to keep decisions until dP is there. With P before the
+/// sign,
+///   dropout(P) = max(signed P, 0),   dS = (signed P + P) / 2 * dP * keep_scale - P * delta.
+/// LSE is such that every P is also multiplied by keep_scale / 2, and delta is divided by that.
+struct SignedP {
+  static constexpr bool kSigns = true;
+  /// What dV of a dropout(P) with that factor has to be multiplied by.
+  static constexpr float kDvScale = 2.0f;
+
+  /// Returns P * (dropout(dP) - delta). `signed_p` may have another factor that is not negative.
+  ATTILE_DEVICE static float ds(float signed_p, float dp, float scaled_delta) {
+    const float magnitude = std::fabs(signed_p);
+    return arch::fma(signed_p + magnitude, dp, -(magnitude * scaled_delta));
+  }
+};
+
+/// Makes dropout's decisions for the scores of a transposed tile where P is computed, between its
+/// exponentials.
+template <class Registers, class Sampler>
+class KeepSigns : public SignedP {
  public:
-  KeepWord() = default;
+  KeepSigns() = default;
+  ATTILE_DEVICE KeepSigns(const TileCoord& coord, const Sampler& sampler) : sampler_(sampler) {}
+
+  /// Calls f(r, c, keep) for each score. Units    coord: as for KeepGroups.
+  /// Scope    all lanes of a warp.
+  template <class F>
+  ATTILE_DEVICE void for_each(const TileCoord& coord, const F& f) const {
+    for_each_transposed_pair<Registers>(coord, sampler_, [&](int r, int c, std::uint32_t pair) {
+      f(r, c, sampler_.keeps(pair << 16));
+      f(r + 1, c, sampler_.keeps(pair));
+    });
+  }
+
+ private:
+  Sampler sampler_;
+};
+
+/// Makes them when it is made, and holds them in a word: bit `bit(r, c)` is for a score. A thread
+/// has 32 scores or fewer of a transposed tile, in two columns.
+/// Of four scores of each of two groups, in rows r and r + 1, a lane decides about one group, and
+/// its neighbour in the next column, lane ^ 4, about the other, that of an odd column about row
+/// r + 1. What a lane has decided for both is packed before they exchange words, once for a tile.
+template <class Registers, class Sampler>
+class KeptSigns : public SignedP {
+ public:
+  KeptSigns() = default;
   /// Units    coord: as for KeepGroups. Scope    all lanes of a warp.
-  ATTILE_DEVICE KeepWord(const TileCoord& coord, const Sampler& sampler) {
+  ATTILE_DEVICE KeptSigns(const TileCoord& coord, const Sampler& sampler) {
+    static_assert(Registers::kRegCols == 2 && Registers::kRegRows <= 16,
+                  "attile::tile::KeptSigns: a thread has 32 scores or fewer, in two columns");
     const int col = coord.col0 + Registers::col(0);
     const bool odd = col % 2 != 0;
-    const PhiloxColumn column =
-        sampler.column(coord.batch, coord.head, sampler.col_group(col));
+    const PhiloxColumn column = sampler.column(coord.batch, coord.head, sampler.col_group(col));
     const std::uint32_t row_group = Sampler::row_group(coord.row0 + Registers::row(0) + odd);
     const DropHalves<Sampler> halves(sampler);
-    std::uint32_t marks = 0;  // lower half: for the lane of the even column
+    std::uint32_t marks = 0;  // the lower half is for the lane of the even column
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; r += 4) {
       const PhiloxBlock random =
@@ -254,7 +310,13 @@ class KeepWord {
     word_ = arch::byte_perm(marks, taken, odd ? 0x3276u : 0x5410u) ^ halves.unmarked();
     word_ = arch::opaque(word_);  // made here, before more registers are in use
   }
-  ATTILE_DEVICE bool get(int r, int c) const { return (word_ >> bit(r, c) & 1u) != 0; }
+
+  /// Calls f(r, c, keep) for each score.
+  template <class F>
+  ATTILE_DEVICE void for_each(const TileCoord&, const F& f) const {
+    for_each_score<Registers>(
+        [&](int r, int c) { f(r, c, (word_ >> bit(r, c) & 1u) != 0); });
+  }
 
  private:
   ATTILE_DEVICE static constexpr int bit(int r, int c) { return r % 2 * 16 + r / 2 * 2 + c; }
@@ -262,35 +324,7 @@ class KeepWord {
   std::uint32_t word_;
 };
 
-/// Gives each P the sign of dropout's decision: a dropped score has -P. No register has to keep the
-/// decisions until dP is there. With P before the sign,
-///   dropout(P) = max(signed P, 0),   dS = (signed P + P) / 2 * dP * keep_scale - P * delta.
-/// LSE is such that every P is also multiplied by keep_scale / 2, and delta is divided by that.
-template <class Registers, class Sampler>
-class KeepSigns : KeepWord<Registers, Sampler> {
- public:
-  static constexpr bool kSigns = true;
-  /// What dV of a dropout(P) with that factor has to be multiplied by.
-  static constexpr float kDvScale = 2.0f;
-
-  KeepSigns() = default;
-  ATTILE_DEVICE KeepSigns(const TileCoord& coord, const Sampler& sampler)
-      : KeepWord<Registers, Sampler>(coord, sampler) {}
-
-  /// Calls f(r, c, keep) for each score.
-  template <class Coord, class F>
-  ATTILE_DEVICE void for_each(const Coord&, const F& f) const {
-    for_each_score<Registers>([&](int r, int c) { f(r, c, this->get(r, c)); });
-  }
-
-  /// Returns P * (dropout(dP) - delta). `signed_p` may have another factor that is not negative.
-  ATTILE_DEVICE static float ds(float signed_p, float dp, float scaled_delta) {
-    const float magnitude = std::fabs(signed_p);
-    return arch::fma(signed_p + magnitude, dp, -(magnitude * scaled_delta));
-  }
-};
-
-/// Returns dropout(P) as a left operand of 16-bit elements, of P that KeepSigns has given signs.
+/// Returns dropout(P) as a left operand of 16-bit elements, of P with signs (SignedP).
 template <class Left, class Registers>
 ATTILE_DEVICE Left positive_left(const Registers& p) {
   Left left;

@@ -225,11 +225,12 @@ ATTILE_DEVICE void probabilities_and_factor(Edge edge, Registers& p_frag, Regist
   // P of a score of -inf is 0; where its derivative is NaN, their product has to be 0, too.
   constexpr bool kHides = kMayHide<S> && kNeedsScores<S>;
   with_modifier<true, true>(p_frag, p, coord, elements, [&](const auto& modifier) {
-    float row_lse = 0.0f;
+    float row_lse[Registers::kRegRows];
+    ATTILE_UNROLL
+    for (int r = 0; r < Registers::kRegRows; ++r) row_lse[r] = lse[Registers::row(r)];
     keep.for_each(coord, [&](int r, int c, bool is_kept) {
-      if (c == 0) row_lse = lse[Registers::row(r)];
       const auto modified = modifier(p_frag.at(r, c), r, c);
-      const float prob = probability(modified.value, score_scale, row_lse, keep, is_kept);
+      const float prob = probability(modified.value, score_scale, row_lse[r], keep, is_kept);
       p_frag.at(r, c) = Keep::kSigns || is_kept ? prob : 0.0f;
       factor.at(r, c) = kHides && modified.value == -kInf ? 0.0f : prob * modified.derivative;
     });
