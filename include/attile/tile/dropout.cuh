@@ -314,8 +314,7 @@ class KeptSigns : public SignedP {
   /// Calls f(r, c, keep) for each score.
   template <class F>
   ATTILE_DEVICE void for_each(const TileCoord&, const F& f) const {
-    for_each_score<Registers>(
-        [&](int r, int c) { f(r, c, (word_ >> bit(r, c) & 1u) != 0); });
+    for_each_score<Registers>([&](int r, int c) { f(r, c, (word_ >> bit(r, c) & 1u) != 0); });
   }
 
  private:

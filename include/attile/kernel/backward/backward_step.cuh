@@ -25,16 +25,12 @@ namespace attile {
 ATTILE_DEVICE float probability(float s, float scale, float lse) {
   return arch::exp2((s * scale - lse) * kLog2e);
 }
-/// Returns P as the first half of a step leaves it for the second one: with tile::KeepSigns with
-/// that factor, and with the sign of dropout's decision.
+/// Returns P as the first half of a step leaves it for the second one: with tile::SignedP with the
+/// sign of dropout's decision.
 template <class Keep>
-ATTILE_DEVICE float probability(float s, float scale, float lse, const Keep& keep, bool is_kept) {
-  if constexpr (Keep::kSigns) {
-    const float p = probability(s, scale, lse);
-    return is_kept ? p : -p;
-  } else {
-    return probability(s, scale, lse);
-  }
+ATTILE_DEVICE float probability(float s, float scale, float lse, const Keep&, bool is_kept) {
+  const float p = probability(s, scale, lse);
+  return !Keep::kSigns || is_kept ? p : -p;
 }
 
 /// Holds what the backward pass computes from a score, a raw product: P = exp(S' - LSE), which is 0
@@ -96,7 +92,8 @@ ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex
 
 /// Calls f(modifier) with what applies the score modifier to the raw scores in `s_frag`
 /// (tile::ThreadModifier). With kMasked the last column stands for others. `elements`: those of the
-/// scores (TransposedElements, DiagonalWords), or what tile/modify.cuh has in their place.
+/// scores (TransposedElements, DiagonalWords), or what tile/modify.cuh has in their place. With
+/// kSimplifies the modifier may ask what the scores have in common (TileModifier).
 template <bool kMasked, bool kSimplifies, class Registers, class Params, class Elements, class F>
 ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile::TileCoord& coord,
                                  const Elements& elements, const F& f) {
@@ -130,7 +127,6 @@ ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile:
         return modifier.apply_element(x, r, c, elements.at(r, c));
       });
     }
-    // Each way to simplify takes registers, which beside dP and dropout there are none for.
     modifier.template with<kMasked, kSimplifies>(
         s_frag, [&](const auto& of_thread, int, int) { f(of_thread); });
   }
@@ -151,6 +147,7 @@ ATTILE_DEVICE void probabilities_and_gradient(Scores& p_frag, Registers& ds_frag
                                               const Shown& shown, const Gradient& gradient,
                                               const Elements& elements = {}) {
   using GradientTile = typename Gradient::template Tile<Registers>;
+  // Each way to simplify takes registers, which dropout and dP leave none for above 64 columns.
   constexpr bool kHasDropout = std::remove_cvref_t<decltype(p.policies)>::DropoutType::kEnabled;
   constexpr bool kSimplifies = !kHasDropout || Params::kColumns <= 64;
   with_modifier<kMasked, kSimplifies>(p_frag, p, coord, elements, [&](const auto& modifier) {
@@ -207,10 +204,10 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
 
 /// Computes the first half alone, before dP is there: leaves dropout(P), but for its factor
 /// keep_scale, in `p_frag` (from S), and P * score_mod'(scale S), a factor of dS, in `factor`; with
-/// tile::KeepSigns both have its factor, and the sign of its decision. In a tile at an `edge` both
-/// are replaced by 0 where the score is hidden: an interval mask is asked here, and the answers of
-/// another one are `shown`. The modifier is applied to hidden scores, too.
-/// `keep`: tile::KeepBits or KeepSigns; `elements`: see with_modifier.
+/// tile::SignedP both have the factor of its LSE, and the sign of the decision. In a tile at an
+/// `edge` both are replaced by 0 where the score is hidden: an interval mask is asked here, and the
+/// answers of another one are `shown`. The modifier is applied to hidden scores, too. `keep`:
+/// tile::KeepBits, KeepSigns or KeptSigns; `elements`: see with_modifier.
 template <class Edge, class Registers, class Params, class Keep, class Elements = tile::NoElements>
 ATTILE_DEVICE void probabilities_and_factor(Edge edge, Registers& p_frag, Registers& factor,
                                             const Params& p, const tile::TileCoord& coord,

@@ -99,17 +99,17 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
       kModifierGradient && kNeedsScores<typename P::ScoreModType>;
   /// Whether P, and the factor of dS beside it, are made before dP is there.
   static constexpr bool kPBeforeDp = kFastPath || !kGradientOfScores;
-  /// Whether dP is not even begun before P is made: above 64 columns a modifier and dropout leave no
-  /// registers for it.
+  /// Whether dP is not even begun before P is made: above 64 columns a modifier and dropout leave
+  /// no registers for it.
   static constexpr bool kDpBehindP = kPBeforeDp && !kFastPath && P::DropoutType::kEnabled &&
                                      !kProductPerWarpgroup && max(D, Dv) > 64;
-  /// Whether P gets the sign of dropout's decision (tile::SignedP), which the factor of dS then has,
-  /// too.
+  /// Whether P gets the sign of dropout's decision (tile::SignedP), which the factor of dS then
+  /// has, too.
   static constexpr bool kSignsP = GroupSampler<typename P::DropoutType::Sampler> && kPBeforeDp &&
-                                  !kProductPerWarpgroup &&
-                                  kNeverFalls<typename P::ScoreModType> && !kModifierGradient;
-  /// Whether the decisions are made beside the product of S, and kept in a register, and not where P
-  /// is made: faster above 64 columns, and slower below (H200, bench/log/tuning-policies.md).
+                                  !kProductPerWarpgroup && kNeverFalls<typename P::ScoreModType> &&
+                                  !kModifierGradient;
+  /// Whether the decisions are made beside the product of S, and kept in a register, and not where
+  /// P is made: faster above 64 columns, and slower below (H200, bench/log/tuning-policies.md).
   static constexpr bool kKeepsSigns = kSignsP && max(D, Dv) > 64;
   /// Registers of a producer thread. Warps that add staged dQ in order (kBulkDq), of which there
   /// are some on the fast path only, need more than 24, which the consumers then lack. With block

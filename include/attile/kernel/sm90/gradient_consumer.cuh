@@ -49,7 +49,7 @@ struct GradientConsumer : ScoreConsumer<Traits> {
       tile::start_transposed_product(dp, v_left, dout, first_key(), row);
     }
   }
-  /// Begins S^T and dP^T of a part, reads LSE, and asks the mask and dropout.
+  /// Begins S^T and, unless kDpBehindP, dP^T of a part, reads LSE, and asks the mask and dropout.
   template <class StepRegisters, class Sampler>
   ATTILE_DEVICE void start(StepRegisters& frag, const Stage& stage, int row,
                            const Sampler& sampler) const {
@@ -59,6 +59,7 @@ struct GradientConsumer : ScoreConsumer<Traits> {
     frag.keep = this->ask_dropout(stage, row, sampler);
     if constexpr (!Traits::kDpBehindP) begin_dp(frag, stage, row);
   }
+  /// Waits for dO, and begins dP^T of a part.
   template <class StepRegisters>
   ATTILE_DEVICE void begin_dp(StepRegisters& frag, const Stage& stage, int row) const {
     const auto do_smem = smem.dout().consumer_wait(stage.state);  // not read before it has arrived

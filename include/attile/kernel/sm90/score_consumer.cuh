@@ -45,11 +45,11 @@ struct ScoreConsumer {
       tile::TransposedRegisters<Scores>;  ///< a view of S^T by rows of S: it copies nothing
   using Sampler = typename Traits::DropoutType::Sampler;
   /// Dropout's decisions about the scores of a part.
-  using Keep = std::conditional_t<
-      Traits::kSignsP,
-      std::conditional_t<Traits::kKeepsSigns, tile::KeptSigns<Rows, Sampler>,
-                         tile::KeepSigns<Rows, Sampler>>,
-      tile::KeepBits<Rows, Sampler>>;
+  using Keep =
+      std::conditional_t<Traits::kSignsP,
+                         std::conditional_t<Traits::kKeepsSigns, tile::KeptSigns<Rows, Sampler>,
+                                            tile::KeepSigns<Rows, Sampler>>,
+                         tile::KeepBits<Rows, Sampler>>;
   using Stage = QStage<Traits>;
   using RowStatistics = RowValues<Rows>;
 
