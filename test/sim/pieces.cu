@@ -210,7 +210,8 @@ ATTILE_KERNEL void keep(float* out, attile::PhiloxDropout dropout) {
     return sampler.column(coord.batch, coord.head, sampler.col_group(coord.col0) + i);
   });
   const tile::KeepBits<Scores, Sampler> bits(coord, sampler);
-  const tile::KeepSigns<Rows, Sampler> signs(sampler);
+  const tile::KeepSigns<Rows, Sampler> signs(coord, sampler);
+  const tile::KeptSigns<Rows, Sampler> kept(coord, sampler);
   for (int r = 0; r < Scores::kRegRows; ++r) {
     for (int c = 0; c < Scores::kRegCols; ++c) {
       const std::uint32_t word = p_left.piece(0, c / 4)[c / 2 % 2 * 2 + r % 2];
@@ -220,19 +221,23 @@ ATTILE_KERNEL void keep(float* out, attile::PhiloxDropout dropout) {
       at[kRows * 32] = bits.keep(r, c) ? 1.0f : 0.0f;
     }
   }
-  signs.for_each(coord, [&](int r, int c, bool keep) {
-    out[2 * kRows * 32 + Rows::row(r) * kRows + Rows::col(c)] = keep ? 1.0f : 0.0f;
-  });
+  const auto write = [&](int way) {
+    return [&, way](int r, int c, bool keep) {
+      out[way * kRows * 32 + Rows::row(r) * kRows + Rows::col(c)] = keep ? 1.0f : 0.0f;
+    };
+  };
+  signs.for_each(coord, write(2));
+  kept.for_each(coord, write(3));
 }
 
 void keeps(float probability) {
   const attile::PhiloxDropout dropout{.probability = probability, .seed = 5, .offset = 6};
-  const example::DeviceArray<float> out_dev(std::vector<float>(3 * kRows * 32, -7.0f));
+  const example::DeviceArray<float> out_dev(std::vector<float>(4 * kRows * 32, -7.0f));
   example::must(arch::launch(keep, 1, kThreads, 0, nullptr, out_dev.get(), dropout), "keep");
   example::must(cudaDeviceSynchronize(), "keep");
   const std::vector<float> out = out_dev.download();
   const auto sampler = dropout.sampler(4);
-  for (int way = 0; way < 3; ++way) {
+  for (int way = 0; way < 4; ++way) {
     const int rows = way < 2 ? kRows : 32, cols = way < 2 ? 32 : kRows;
     for (int i = 0; i < rows * cols; ++i) {
       const bool kept = sampler.keep({1, 2, 16 + i / cols, 48 + i % cols});

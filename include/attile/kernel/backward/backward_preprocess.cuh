@@ -268,8 +268,14 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, kPreprocessB
     if constexpr (Traits::SinkType::kEnabled) store_sink_part(p, tile, first, sink, row_lse, delta);
     if (thread % kWarp >= rows) continue;
     const std::int64_t at = p.scratch_row(tile) + first + thread % kWarp;
-    p.row_lse[at] = Traits::kLog2Lse ? p.log2_lse.of(row_lse) : row_lse;
-    p.delta[at] = delta;
+    float step_lse = row_lse, step_delta = delta;
+    if constexpr (Traits::kSignsP) {
+      const float half = 0.5f * p.sampler().keep_scale();
+      step_lse -= std::log(half);
+      step_delta /= half;
+    }
+    p.row_lse[at] = Traits::kLog2Lse ? p.log2_lse.of(step_lse) : step_lse;
+    p.delta[at] = step_delta;
   }
 }
 

@@ -26,16 +26,12 @@ namespace attile {
 ATTILE_DEVICE float probability(float s, float scale, float lse) {
   return arch::exp2((s * scale - lse) * kLog2e);
 }
-/// Returns P as the first half of a step leaves it for the second one: with tile::KeepSigns with
-/// that factor, and with the sign of dropout's decision.
+/// Returns P as the first half of a step leaves it for the second one: with tile::SignedP with the
+/// sign of dropout's decision.
 template <class Keep>
-ATTILE_DEVICE float probability(float s, float scale, float lse, const Keep& keep, bool is_kept) {
-  if constexpr (Keep::kSigns) {
-    const float p = arch::exp2(arch::fma(s * scale - lse, kLog2e, keep.log2_factor()));
-    return is_kept ? p : -p;
-  } else {
-    return probability(s, scale, lse);
-  }
+ATTILE_DEVICE float probability(float s, float scale, float lse, const Keep&, bool is_kept) {
+  const float p = probability(s, scale, lse);
+  return !Keep::kSigns || is_kept ? p : -p;
 }
 
 /// Holds what the backward pass computes from a score, a raw product: P = exp(S' - LSE), which is 0
@@ -97,8 +93,9 @@ ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex
 
 /// Calls f(modifier) with what applies the score modifier to the raw scores in `s_frag`
 /// (tile::ThreadModifier). With kMasked the last column stands for others. `elements`: those of the
-/// scores (TransposedElements, DiagonalWords), or what tile/modify.cuh has in their place.
-template <bool kMasked, class Registers, class Params, class Elements, class F>
+/// scores (TransposedElements, DiagonalWords), or what tile/modify.cuh has in their place. With
+/// kSimplifies the modifier may ask what the scores have in common (TileModifier).
+template <bool kMasked, bool kSimplifies, class Registers, class Params, class Elements, class F>
 ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile::TileCoord& coord,
                                  const Elements& elements, const F& f) {
   // Above 64 columns there are no registers for what the modifier has prepared.
@@ -131,9 +128,6 @@ ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile:
         return modifier.apply_element(x, r, c, elements.at(r, c));
       });
     }
-    // Each way to simplify takes registers, which dropout leaves none for above 64 columns.
-    constexpr bool kHasDropout = std::remove_cvref_t<decltype(p.policies)>::DropoutType::kEnabled;
-    constexpr bool kSimplifies = !kHasDropout || Params::kColumns <= 64;
     modifier.template with<kMasked, kSimplifies>(
         s_frag, [&](const auto& of_thread, int, int) { f(of_thread); });
   }
@@ -154,7 +148,10 @@ ATTILE_DEVICE void probabilities_and_gradient(Scores& p_frag, Registers& ds_frag
                                               const Shown& shown, const Gradient& gradient,
                                               const Elements& elements = {}) {
   using GradientTile = typename Gradient::template Tile<Registers>;
-  with_modifier<kMasked>(p_frag, p, coord, elements, [&](const auto& modifier) {
+  // Each way to simplify takes registers, which dropout and dP leave none for above 64 columns.
+  constexpr bool kHasDropout = std::remove_cvref_t<decltype(p.policies)>::DropoutType::kEnabled;
+  constexpr bool kSimplifies = !kHasDropout || Params::kColumns <= 64;
+  with_modifier<kMasked, kSimplifies>(p_frag, p, coord, elements, [&](const auto& modifier) {
     GradientTile sums(gradient, p.policies.score_mod, coord);
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) {
@@ -208,10 +205,10 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
 
 /// Computes the first half alone, before dP is there: leaves dropout(P), but for its factor
 /// keep_scale, in `p_frag` (from S), and P * score_mod'(scale S), a factor of dS, in `factor`; with
-/// tile::KeepSigns both have its factor, and the sign of its decision. In a tile at an `edge` both
-/// are replaced by 0 where the score is hidden: an interval mask is asked here, and the answers of
-/// another one are `shown`. The modifier is applied to hidden scores, too.
-/// `keep`: tile::KeepBits or KeepSigns; `elements`: see with_modifier.
+/// tile::SignedP both have the factor of its LSE, and the sign of the decision. In a tile at an
+/// `edge` both are replaced by 0 where the score is hidden: an interval mask is asked here, and the
+/// answers of another one are `shown`. The modifier is applied to hidden scores, too. `keep`:
+/// tile::KeepBits, KeepSigns or KeptSigns; `elements`: see with_modifier.
 template <class Edge, class Registers, class Params, class Keep, class Elements = tile::NoElements>
 ATTILE_DEVICE void probabilities_and_factor(Edge edge, Registers& p_frag, Registers& factor,
                                             const Params& p, const tile::TileCoord& coord,
@@ -225,7 +222,7 @@ ATTILE_DEVICE void probabilities_and_factor(Edge edge, Registers& p_frag, Regist
   constexpr bool kAreOne = !kNeedsScores<S> && (!kHasDropout || Keep::kSigns);
   // P of a score of -inf is 0; where its derivative is NaN, their product has to be 0, too.
   constexpr bool kHides = kMayHide<S> && kNeedsScores<S>;
-  with_modifier<true>(p_frag, p, coord, elements, [&](const auto& modifier) {
+  with_modifier<true, true>(p_frag, p, coord, elements, [&](const auto& modifier) {
     float row_lse[Registers::kRegRows];
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) row_lse[r] = lse[Registers::row(r)];
@@ -361,8 +358,7 @@ ATTILE_DEVICE void gradient_of_factor(const Registers& factor, Registers& ds_fra
                                       const RowValues<Registers>& delta, const Keep& keep) {
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
-    float row_delta = delta.x[r];
-    if constexpr (Keep::kSigns) row_delta = keep.scaled(row_delta);
+    const float row_delta = delta.x[r];
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
       float& ds = ds_frag.at(r, c);

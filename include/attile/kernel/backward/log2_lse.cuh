@@ -38,15 +38,10 @@ struct Log2Lse {
 /// Returns what `probability` of backward_step.cuh returns, of LSE in log2 units.
 /// Units    scale_log2: of a Log2Lse. lse: what its `of` returns.
 template <class Keep>
-ATTILE_DEVICE float log2_probability(float s, float scale_log2, float lse, const Keep& keep,
+ATTILE_DEVICE float log2_probability(float s, float scale_log2, float lse, const Keep&,
                                      bool is_kept) {
-  const float exponent = arch::fma(s, scale_log2, -lse);
-  if constexpr (Keep::kSigns) {
-    const float p = arch::exp2(exponent + keep.log2_factor());
-    return is_kept ? p : -p;
-  } else {
-    return arch::exp2(exponent);
-  }
+  const float p = arch::exp2(arch::fma(s, scale_log2, -lse));
+  return !Keep::kSigns || is_kept ? p : -p;
 }
 
 }  // namespace attile

@@ -52,6 +52,8 @@ struct KernelTraits {
   static constexpr bool kAwaitsDependencies = false;
   /// Whether the steps of a backward pass get LSE in log2 units (Log2Lse).
   static constexpr bool kLog2Lse = false;
+  /// Whether they get LSE and delta as tile::SignedP wants them.
+  static constexpr bool kSignsP = false;
   /// Whether a backward pass of few uneven blocks begins with the longest (`heads_in_flight`).
   static constexpr bool kHeadsInFlight = true;
   /// Whether in a backward pass the last kv blocks begin in the order that preprocessing makes, the

@@ -106,7 +106,7 @@ ATTILE_DEVICE void modify_scores(typename Traits::ScoreRegisters& s_frag,
   using Rows = tile::TransposedRegisters<Scores>;
   Rows rows{s_frag};
   const auto modify = [&](const auto& elements) {
-    with_modifier<true>(rows, p, coord, elements, [&](const auto& modifier) {
+    with_modifier<true, true>(rows, p, coord, elements, [&](const auto& modifier) {
       ATTILE_UNROLL
       for (int r = 0; r < Rows::kRegRows; ++r) {
         ATTILE_UNROLL

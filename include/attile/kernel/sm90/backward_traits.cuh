@@ -97,24 +97,20 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr bool kModifierGradient = kHasGradient<typename P::ScoreModType>;
   static constexpr bool kGradientOfScores =
       kModifierGradient && kNeedsScores<typename P::ScoreModType>;
-  /// Whether P, and the factor of dS beside it, are made before dP is there. Above 64 columns
-  /// dropout leaves no registers for the factor, but with kProductPerWarpgroup.
-  static constexpr bool kPBeforeDp =
-      kFastPath || (!kGradientOfScores &&
-                    (kProductPerWarpgroup || max(D, Dv) <= 64 || !P::DropoutType::kEnabled));
-  /// Whether the sign of P holds dropout's decision from P to dS (tile::KeepSigns), and not a
-  /// register (tile::KeepBits): up to 64 columns, and more where nothing spills. In order, beside
-  /// the sums of a modifier's gradient, and above 64 columns beside masks of more than a comparison
-  /// or in two parts, that would spill.
-  static constexpr bool kSignsP = [] {
-    using M = typename P::MaskType;
-    constexpr bool kFits =
-        max(D, Dv) <= 64 ||
-        (max(D, Dv) > 96 && (std::is_same_v<M, NoMask> || std::is_same_v<M, Causal>));
-    return GroupSampler<typename P::DropoutType::Sampler> && kPBeforeDp && !kProductPerWarpgroup &&
-           kNeverFalls<typename P::ScoreModType> && !kModifierGradient &&
-           kMode == DqMode::kAccumulate && kFits;
-  }();
+  /// Whether P, and the factor of dS beside it, are made before dP is there.
+  static constexpr bool kPBeforeDp = kFastPath || !kGradientOfScores;
+  /// Whether dP is not even begun before P is made: above 64 columns a modifier and dropout leave
+  /// no registers for it.
+  static constexpr bool kDpBehindP = kPBeforeDp && !kFastPath && P::DropoutType::kEnabled &&
+                                     !kProductPerWarpgroup && max(D, Dv) > 64;
+  /// Whether P gets the sign of dropout's decision (tile::SignedP), which the factor of dS then
+  /// has, too.
+  static constexpr bool kSignsP = GroupSampler<typename P::DropoutType::Sampler> && kPBeforeDp &&
+                                  !kProductPerWarpgroup && kNeverFalls<typename P::ScoreModType> &&
+                                  !kModifierGradient;
+  /// Whether the decisions are made beside the product of S, and kept in a register, and not where
+  /// P is made: faster above 64 columns, and slower below (H200, bench/log/tuning-policies.md).
+  static constexpr bool kKeepsSigns = kSignsP && max(D, Dv) > 64;
   /// Registers of a producer thread. Warps that add staged dQ in order (kBulkDq), of which there
   /// are some on the fast path only, need more than 24, which the consumers then lack. With block
   /// lists the search for the block that adds before (DqOrder::nearest_seen) takes 40, and words as

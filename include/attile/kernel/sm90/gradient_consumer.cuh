@@ -48,7 +48,7 @@ struct GradientConsumer : ScoreConsumer<Traits> {
       tile::start_transposed_product(dp, v_left, dout, first_key(), row);
     }
   }
-  /// Begins S^T and dP^T of a part, reads LSE, and asks the mask and dropout.
+  /// Begins S^T and, unless kDpBehindP, dP^T of a part, reads LSE, and asks the mask and dropout.
   template <class StepRegisters, class Sampler>
   ATTILE_DEVICE void start(StepRegisters& frag, const Stage& stage, int row,
                            const Sampler& sampler) const {
@@ -56,6 +56,11 @@ struct GradientConsumer : ScoreConsumer<Traits> {
     this->start_scores(frag.s, frag.s_second, frag.lse, stage, row);
     frag.shown = this->ask_mask(stage, row);  // before dP takes registers, as is the next line
     frag.keep = this->ask_dropout(stage, row, sampler);
+    if constexpr (!Traits::kDpBehindP) begin_dp(frag, stage, row);
+  }
+  /// Waits for dO, and begins dP^T of a part.
+  template <class StepRegisters>
+  ATTILE_DEVICE void begin_dp(StepRegisters& frag, const Stage& stage, int row) const {
     const auto do_smem = smem.dout().consumer_wait(stage.state);  // not read before it has arrived
     start_dp(frag.ds, do_smem, row);
   }

@@ -50,7 +50,9 @@ ATTILE_DEVICE void make_part(const GradientConsumer<Traits>& consumer, const QSt
   const int index = stage.state.stage;
   constexpr bool kPBeforeDp = Traits::kPBeforeDp;
   if constexpr (kPBeforeDp) {
-    frag.p_left = consumer.template make_p<1>(frag, stage, step, kRow);  // line 11
+    constexpr int kPending = Traits::kDpBehindP ? 0 : 1;                        // dP
+    frag.p_left = consumer.template make_p<kPending>(frag, stage, step, kRow);  // line 11
+    if constexpr (Traits::kDpBehindP) consumer.begin_dp(frag, stage, kRow);     // line 13
   } else {
     frag.p_left = consumer.make_p_and_ds(frag, stage, kRow);  // lines 11 and 14
   }

@@ -45,8 +45,11 @@ struct ScoreConsumer {
       tile::TransposedRegisters<Scores>;  ///< a view of S^T by rows of S: it copies nothing
   using Sampler = typename Traits::DropoutType::Sampler;
   /// Dropout's decisions about the scores of a part.
-  using Keep = std::conditional_t<Traits::kSignsP, tile::KeepSigns<Rows, Sampler>,
-                                  tile::KeepBits<Rows, Sampler>>;
+  using Keep =
+      std::conditional_t<Traits::kSignsP,
+                         std::conditional_t<Traits::kKeepsSigns, tile::KeptSigns<Rows, Sampler>,
+                                            tile::KeepSigns<Rows, Sampler>>,
+                         tile::KeepBits<Rows, Sampler>>;
   using Stage = QStage<Traits>;
   using RowStatistics = RowValues<Rows>;
 
@@ -169,9 +172,7 @@ struct ScoreConsumer {
   /// Returns dropout's decisions about the scores of a part.
   template <class Sampler>
   ATTILE_DEVICE Keep ask_dropout(const Stage& stage, int row, const Sampler& sampler) const {
-    if constexpr (Traits::kSignsP) {
-      return Keep(sampler);
-    } else if constexpr (Traits::DropoutType::kEnabled) {
+    if constexpr (Traits::DropoutType::kEnabled) {
       return {coord(stage, row), sampler};
     } else {
       return {};
