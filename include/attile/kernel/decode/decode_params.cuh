@@ -67,6 +67,9 @@ struct DecodeParams : Problem<Traits> {
   FastDivmod runs_per_row_tile;  ///< where all are alike (SplitSchedule); 0: not so cut
   int part_rows;                 ///< packed rows that a part has room for in scratch memory
   int slots;                     ///< parts that scratch memory has room for
+  /// Whether a warm-up pass reads lengths, which the kernel before may still write: its parts are
+  /// those of the call then, unless lengths change.
+  int reads_early;
   /// For each run: how many blocks have ended their parts of the row tile that begins in the run
   /// and ends in a later one. 0 before and after each launch.
   int* tickets = nullptr;
@@ -83,7 +86,8 @@ struct DecodeParams : Problem<Traits> {
         head_tiles(tiles_of_head(args)),
         runs_per_row_tile(runs_per_row_tile_of(args)),
         part_rows(rows_of_parts(args)),
-        slots(slots_of(args)) {}
+        slots(slots_of(args)),
+        reads_early(kReadsNothing<typename Base::MaskType> && may_read_early(args.sequences)) {}
 
   /// Returns the most blocks that have work. Where all row tiles may be alike it is their runs:
   /// more blocks than runs would leave it to chance which multiprocessors get two of these, unless
@@ -140,24 +144,24 @@ struct DecodeParams : Problem<Traits> {
   /// expected to see does not depend on the sequence.
   static constexpr bool kAlike = Base::kUniform && (!IntervalMask<typename Base::MaskType> ||
                                                     kIgnoresBatch<typename Base::MaskType>);
-  /// Returns what there is to do for a sequence. `warms_up`: as if it had one row and all keys,
+  /// Returns what there is to do for a sequence. `by_bounds`: as if it had one row and all keys,
   /// so that no device memory is read.
-  ATTILE_DEVICE SequenceWork work_of(int sequence, bool warms_up) const {
+  ATTILE_DEVICE SequenceWork work_of(int sequence, bool by_bounds) const {
     WorkTile at{.sequence = sequence};
     at.extent = this->bounds;
-    if (!warms_up) this->read_lengths(at);
+    if (!by_bounds) this->read_lengths(at);
     SequenceWork work{.extent = this->extent(at),
                       .q_origin = this->q_origin(at),
                       .kv_origin = this->kv_origin(at)};
     if (work.extent.q_len <= 0) return work;
-    if (warms_up) work.extent.q_len = 1;  // a bound of rows may be far above what there is
+    if (by_bounds) work.extent.q_len = 1;  // a bound of rows may be far above what there is
     work.row_tiles = ceil_div(work.extent.q_len * packed_heads, kBr);
-    const TileRange seen = warms_up ? all_keys(work.extent) : expected_keys(at, work.extent);
+    const TileRange seen = by_bounds ? all_keys(work.extent) : expected_keys(at, work.extent);
     work.first_seen_unit = kv_tiles_per_unit.divmod(seen.first).quotient;
     const auto last = kv_tiles_per_unit.divmod(seen.last);
     work.units_per_row_tile =
         max(last.quotient + (last.remainder > 0 ? 1 : 0) - work.first_seen_unit, 1);
-    // In a warm-up pass the bound of keys may be above what the host made units for.
+    // The bound of keys may be above what the host made units for.
     const std::int64_t units =
         std::int64_t{strand_heads} * work.row_tiles * work.units_per_row_tile;
     work.units = static_cast<int>(min<std::int64_t>(units, kMostUnits));

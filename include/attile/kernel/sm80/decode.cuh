@@ -149,15 +149,22 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
   }
 }
 
-/// Computes O and LSE of a row tile, or the state of a part of it.
+/// Names what a block does with its parts.
+///   kWarmUp  It runs the code before and at the first loads, ahead of `await_dependencies`.
+///   kKept    It computes the parts of the warm-up pass, if lengths are still the same.
+///   kSure    It computes parts by lengths that do not change any more.
+enum class Pass { kWarmUp, kKept, kSure };
+
+/// Computes O and LSE of a row tile, or the state of a part of it. Returns whether it did that: not
+/// in a warm-up pass, and not if lengths have changed since then.
 /// Scope    all threads of the block.
 template <class Traits>
-ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
-                                TileLoads<Traits>& loads, unsigned char* shared, bool warms_up) {
+ATTILE_DEVICE bool compute_part(const DecodeParams<Traits>& p, SplitPart& part,
+                                TileLoads<Traits>& loads, unsigned char* shared, Pass pass) {
   using Outputs = typename Traits::OutputRegisters;
   // It may be in device memory.
   const float scale =
-      warms_up ? 1.0f : p.score_scale(part.at) * tile::operand_unit<typename Traits::K>();
+      pass == Pass::kWarmUp ? 1.0f : p.score_scale(part.at) * tile::operand_unit<typename Traits::K>();
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(scale);
   const TileRange tiles = part.at.kv_tiles;
   const bool divides_keys = sm80::divides_keys(p, part);
@@ -171,11 +178,17 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
   for (int tile = tiles.first;; ++tile) {  // line 6
     // Where keys lie in pages the schedule alone warms up. This is said here and not by the caller,
     // where the compiler made two groups of the 24 loads of a merge (bench/log/tuning-decode.md).
-    if (warms_up && Traits::Params::kPaged) return;
-    loads.load_ahead();  // line 7
+    const bool warms_up = pass == Pass::kWarmUp;
+    if (!warms_up || !Traits::Params::kPaged) loads.load_ahead();  // line 7
     // The first tiles are in flight while this reads and divides.
-    if (tile == tiles.first) loads.complete(part);
-    if (warms_up) return;
+    if (tile == tiles.first) {
+      if (pass == Pass::kKept && !loads.are_parts_confirmed()) return false;
+      loads.complete(part);
+    }
+    if (warms_up) {
+      loads.prefetch();
+      return false;
+    }
     // The next part's first tiles are in flight during the merge.
     if (tile >= tiles.last) break;
     loads.await_tile();
@@ -218,6 +231,7 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
   // tiles.
   merge_warps<Traits>(o_frag, softmax, output, part.rows, divides_keys, scale_log2, shared);
   output.end();
+  return true;
 }
 
 /// Computes the parts of row tiles that a block has.
@@ -225,26 +239,40 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
 template <class Traits>
 ATTILE_DEVICE void forward_block(const DecodeParams<Traits>& p, int block, unsigned char* shared) {
   // With programmatic dependent launch this block starts while the kernel before it ends. Until
-  // that has ended it makes a warm-up pass: it runs the code before and at the first loads without
-  // reading device memory that the kernel before may write, so that instructions and parameters are
-  // in the caches. The next kernel may do the same. A large cache of keys, or the weights of a
-  // layer, drive them out of L2 between two calls, and they are read from device memory, one line
-  // after another (bench/log/tuning-decode.md).
+  // that has ended it makes a warm-up pass, which runs the code before and at the first loads, so
+  // that instructions and parameters are in the caches. The next kernel may do the same. A large
+  // cache of keys, or the weights of a layer, drive them out of L2 between two calls, and they are
+  // read from device memory, one line after another (bench/log/tuning-decode.md). Of device memory
+  // it reads no more than lengths. Its parts are those of the call, if the kernel before does not
+  // change lengths. That is asked when the first loads are on their way, which nothing waits for.
   TileLoads<Traits> loads(p, shared);
+  Pass pass = Traits::kWarmsUp && arch::may_begin_early() ? Pass::kWarmUp : Pass::kSure;
   ATTILE_UNROLL_BY(1)
-  for (int pass = Traits::kWarmsUp && arch::may_begin_early() ? 0 : 1; pass < 2; ++pass) {
-    const bool warms_up = pass == 0;
-    if (!warms_up) {
-      // The warm-up pass's copies (zeros, as it has no keys) have landed before this pass fills the
-      // same stages.
+  for (;;) {
+    if (pass != Pass::kWarmUp) {
+      // The copies of an earlier pass have landed before this one fills the same stages. Each
+      // thread copies to the same addresses in all of them.
       arch::async_copy_wait<0>();
       arch::await_dependencies();
       arch::launch_dependents();
     }
-    loads.begin(block, warms_up);
+    if (pass == Pass::kKept) {
+      loads.keep_parts();
+    } else {
+      loads.begin(block, pass == Pass::kWarmUp);
+    }
+    bool is_idle = true;
     for (SplitPart part; loads.begin_part(part);) {
-      compute_part<Traits>(p, part, loads, shared, warms_up);
-      if (warms_up) break;
+      is_idle = false;
+      if (!compute_part<Traits>(p, part, loads, shared, pass)) break;
+      pass = Pass::kSure;
+    }
+    if (pass == Pass::kWarmUp) {
+      pass = loads.are_parts_kept() ? Pass::kKept : Pass::kSure;
+    } else if (pass == Pass::kSure || (is_idle && loads.are_parts_confirmed())) {
+      return;
+    } else {
+      pass = Pass::kSure;
     }
   }
 }
