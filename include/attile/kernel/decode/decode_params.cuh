@@ -70,6 +70,10 @@ struct DecodeParams : Problem<Traits> {
   /// Whether a warm-up pass reads lengths, which the kernel before may still write: its parts are
   /// those of the call then, unless lengths change.
   int reads_early;
+  /// Whether a tile's loads begin when the one before it has arrived, and not when the one before
+  /// that has been used: where a multiprocessor has several blocks. With more bytes in flight, some
+  /// multiprocessors get more than others, and end early (bench/log/tuning-decode.md).
+  int loads_late;
   /// For each run: how many blocks have ended their parts of the row tile that begins in the run
   /// and ends in a later one. 0 before and after each launch.
   int* tickets = nullptr;
@@ -87,7 +91,8 @@ struct DecodeParams : Problem<Traits> {
         runs_per_row_tile(runs_per_row_tile_of(args)),
         part_rows(rows_of_parts(args)),
         slots(slots_of(args)),
-        reads_early(kReadsNothing<typename Base::MaskType> && may_read_early(args.sequences)) {}
+        reads_early(kReadsNothing<typename Base::MaskType> && may_read_early(args.sequences)),
+        loads_late(min(tile_count(args), most_blocks(args)) > arch::multiprocessors()) {}
 
   /// Returns the most blocks that have work. Where all row tiles may be alike it is their runs:
   /// more blocks than runs would leave it to chance which multiprocessors get two of these, unless

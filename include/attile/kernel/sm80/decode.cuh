@@ -66,7 +66,8 @@
 //
 // Barriers
 //   barrier_of_group (a warp barrier where a group is one warp): a tile has arrived before others
-//     of the group read it; all of them have read it before the next one replaces it
+//     of the group read it; all of them have read it before the next one replaces it. Where loads
+//     are late (DecodeParams::loads_late) one barrier says both
 //   fence_async_proxy, in compute_part: what a thread has copied of K, V and Q is there before
 //     wgmma reads it
 //   of a pair, which is barrier_of_group, in compute_tile: both have written their maxima, and then
@@ -80,6 +81,7 @@
 //     stage is filled again, and a part is written before a ticket says so
 //   15 (any_thread), in SplitSchedule, with more sequences than a warp has lanes: the warps' sums
 //     are written before they are read; and one of the block: they are read before what follows
+//   15, in SplitSchedule::are_confirmed: all threads hear whether one has found another length
 //   15, in PartOutput: what the thread that took the last ticket has acquired, all have
 //   of the block, in PartOutput::end, with earlier keys: their LSE is read before LSE is written;
 //     it has been used before that of the next part replaces it
@@ -174,14 +176,34 @@ ATTILE_DEVICE bool compute_part(const DecodeParams<Traits>& p, SplitPart& part,
   o_frag.clear();
   softmax.reset();
 
+  const bool warms_up = pass == Pass::kWarmUp;
+  const auto await_tile = [&] {
+    loads.await_tile();
+    // The fence has a path of its own: on one with the tiles of few rows, which skip it, these
+    // took longer (bench/log/tuning-decode.md).
+    if (kByWarpgroup<Traits> && !divides_keys) {
+      arch::fence_async_proxy();  // wgmma reads by the async proxy what this thread has copied
+      loads.barrier_of_group();   // what others have copied is there; all have read the tile before
+    } else {
+      loads.barrier_of_group();  // the tile is there, and all have read the one before
+    }
+  };
+
   ATTILE_UNROLL_BY(1)
   for (int tile = tiles.first;; ++tile) {  // line 6
+    const bool is_first = tile == tiles.first;
+    if (!is_first) {
+      if (p.loads_late) {
+        await_tile();
+      } else {
+        loads.barrier_of_group();  // all have read the tile before the next one replaces it
+      }
+    }
     // Where keys lie in pages the schedule alone warms up. This is said here and not by the caller,
     // where the compiler made two groups of the 24 loads of a merge (bench/log/tuning-decode.md).
-    const bool warms_up = pass == Pass::kWarmUp;
     if (!warms_up || !Traits::Params::kPaged) loads.load_ahead();  // line 7
     // The first tiles are in flight while this reads and divides.
-    if (tile == tiles.first) {
+    if (is_first) {
       if (pass == Pass::kKept && !loads.are_parts_confirmed()) return false;
       loads.complete(part);
     }
@@ -189,26 +211,18 @@ ATTILE_DEVICE bool compute_part(const DecodeParams<Traits>& p, SplitPart& part,
       loads.prefetch();
       return false;
     }
-    // The next part's first tiles are in flight during the merge.
-    if (tile >= tiles.last) break;
-    loads.await_tile();
-    if (tile == tiles.first) {
-      if (kByWarpgroup<Traits> && !divides_keys) arch::fence_async_proxy();  // as below
+    if (is_first) {
+      if (tile >= tiles.last) break;
+      loads.await_tile();
+      if (kByWarpgroup<Traits> && !divides_keys) arch::fence_async_proxy();  // as above
       arch::barrier();  // Q has arrived before all groups read it, and this tile
       if constexpr (Traits::kScalesQueries) {
         const int rows = Traits::kPairs && !divides_keys ? Traits::kBr : part.rows;
         tile::scale_to_half<Traits::kThreads>(loads.q(), rows, factors);
         arch::barrier();  // Q in fp16, and its factors, are there before they are read
       }
-    } else {
-      // The fence has a path of its own: on one with the tiles of few rows, which skip it, these
-      // took longer (bench/log/tuning-decode.md).
-      if (kByWarpgroup<Traits> && !divides_keys) {
-        arch::fence_async_proxy();  // wgmma reads by the async proxy what this thread has copied
-        loads.barrier_of_group();   // what others have copied is there
-      } else {
-        loads.barrier_of_group();  // the tile has arrived before others of the group read it
-      }
+    } else if (!p.loads_late) {
+      await_tile();
     }
     if (divides_keys) {
       compute_tile<WarpShare<Traits, true>>(p, part, loads, tile, shared, factors, scale,
@@ -218,6 +232,8 @@ ATTILE_DEVICE bool compute_part(const DecodeParams<Traits>& p, SplitPart& part,
                                              scale_log2, o_frag, softmax);
     }
     loads.release_tile();
+    // The next part's first tiles are in flight during the merge.
+    if (tile + 1 >= tiles.last) break;
   }
   if constexpr (Traits::kPairs) {
     if (!divides_keys) part_pairs<Traits>(o_frag, softmax, shared);

@@ -41,7 +41,7 @@ ATTILE_DEVICE bool divides_keys(const DecodeParams<Traits>& p, const SplitPart& 
 template <class Traits>
 class TileLoads {
   static constexpr int kStages = Traits::kStages;
-  static constexpr int kPrefetchedTiles = 4;
+  static constexpr int kPrefetchedTiles = 3;
   using T = typename Traits::ElementType;
   using K = typename Traits::K;
   /// Whether page tables are read ahead: where there are registers left for that.
@@ -139,11 +139,9 @@ class TileLoads {
       arch::async_copy_wait<0>();
     }
   }
-  /// Frees the stage of a tile after its last read. Scope    all threads of the group.
-  ATTILE_DEVICE void release_tile() {
-    barrier_of_group();  // all have read the tile before the next one replaces it
-    ++used_;
-  }
+  /// Frees the stage of a tile after its last read. Barriers one of the group before the next
+  /// loads.
+  ATTILE_DEVICE void release_tile() { ++used_; }
 
   /// Return the part's Q, and the next tile of K and V, in shared memory. scaled_q is Q after
   /// scale_to_half, in the same memory.
