@@ -25,10 +25,10 @@ ATTILE_DEVICE void async_copy_16(std::uint32_t shared, const void* from, bool th
   if constexpr (kEviction == Eviction::kReadOnce) {
     std::uint64_t policy;
     asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(
-                     shared),
-                 "l"(__cvta_generic_to_global(from)), "r"(there ? 16 : 0), "l"(policy)
-                 : "memory");
+    asm volatile(
+        "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(shared),
+        "l"(__cvta_generic_to_global(from)), "r"(there ? 16 : 0), "l"(policy)
+        : "memory");
   } else {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared),
                  "l"(__cvta_generic_to_global(from)), "r"(there ? 16 : 0)

@@ -70,9 +70,11 @@ struct DecodeParams : Problem<Traits> {
   /// Whether a warm-up pass reads lengths, which the kernel before may still write: its parts are
   /// those of the call then, unless lengths change.
   int reads_early;
+  /// Whether the grid has more blocks than the device has multiprocessors.
+  int is_crowded;
   /// Whether a tile's loads begin when the one before it has arrived, and not when the one before
-  /// that has been used: where a multiprocessor has several blocks. With more bytes in flight, some
-  /// multiprocessors get more than others, and end early (bench/log/tuning-decode.md).
+  /// that has been used. With more bytes in flight, some multiprocessors get more than others, and
+  /// end early. With less, short parts take longer (bench/log/tuning-decode.md).
   int loads_late;
   /// For each run: how many blocks have ended their parts of the row tile that begins in the run
   /// and ends in a later one. 0 before and after each launch.
@@ -92,7 +94,12 @@ struct DecodeParams : Problem<Traits> {
         part_rows(rows_of_parts(args)),
         slots(slots_of(args)),
         reads_early(kReadsNothing<typename Base::MaskType> && may_read_early(args.sequences)),
-        loads_late(min(tile_count(args), most_blocks(args)) > arch::multiprocessors()) {}
+        is_crowded(min(tile_count(args), most_blocks(args)) > arch::multiprocessors()),
+        loads_late(may_load_late(args) && is_crowded) {}
+
+  /// Whether loads may be late: of 16 bits, for which that has been measured.
+  static constexpr bool kMayLoadLate = sizeof(typename Traits::ElementType) == 2 &&
+                                       !Fp8<typename Traits::K>;
 
   /// Returns the most blocks that have work. Where all row tiles may be alike it is their runs:
   /// more blocks than runs would leave it to chance which multiprocessors get two of these, unless
@@ -192,6 +199,12 @@ struct DecodeParams : Problem<Traits> {
     return {0, 0, 0, ceil_div(lengths.kv_len, kBc)};
   }
 
+  /// Returns whether long parts are what blocks have: those of fixed splits are short, and of few
+  /// row tiles each has many.
+  static bool may_load_late(const Args& args) {
+    return kMayLoadLate && args.splits.kind != Splits::Kind::kFixed &&
+           4 * tiles_of(args) >= most_blocks(args);
+  }
   static int heads_that_share(const Args& args) {
     return Traits::kPacksHeads ? args.q_heads / args.kv_heads : 1;
   }
@@ -221,7 +234,9 @@ struct DecodeParams : Problem<Traits> {
   /// Returns runs_per_row_tile: 1 with kNone, 0 with kFixed. With kFill it is the runs of a row
   /// tile that give each multiprocessor kBlocksPerSm runs, of which one computes while the keys of
   /// others arrive; 0 if these leave more than an eighth of the blocks without work. It is 1 where
-  /// row tiles are more than blocks, and never more than leave a run a tile for each stage.
+  /// row tiles are more than blocks, and never more than leave a run a tile for each stage. Where
+  /// loads may be late, blocks take equally long: then it is 0 if one row tile for each block and
+  /// round would leave 1/64 of the blocks without work.
   static int runs_per_row_tile_of(const Args& args) {
     const std::int64_t tiles = tiles_of(args);
     if (args.splits.kind == Splits::Kind::kFixed || tiles == 0 || tiles > kMostUnits) return 0;
@@ -230,6 +245,7 @@ struct DecodeParams : Problem<Traits> {
     const int units = max(ceil_div(longest_lengths(args).kv_len, kBc * Traits::kStages), 1);
     const std::int64_t most = most_blocks(args);
     const std::int64_t rounds = ceil_div(tiles, most);
+    if (kMayLoadLate && rounds > 1) return 64 * (rounds * most - tiles) > rounds * most ? 0 : 1;
     const std::int64_t each = rounds > 1 ? 1 : min<std::int64_t>(most / tiles, units);
     if (rounds == 1 && each == units) return units;
     return rounds * most - each * tiles <= rounds * most / 8 ? static_cast<int>(each) : 0;

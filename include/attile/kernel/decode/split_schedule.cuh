@@ -126,10 +126,9 @@ class SplitSchedule {
       const auto differ = [](RowOrigin a, RowOrigin b) {
         return a.batch != b.batch || a.row != b.row;
       };
-      differs = at.extent.q_len != early_.extent.q_len ||
-                at.extent.kv_len != early_.extent.kv_len ||
-                differ(p_.q_origin(at), early_.q_origin) ||
-                differ(p_.kv_origin(at), early_.kv_origin);
+      differs =
+          at.extent.q_len != early_.extent.q_len || at.extent.kv_len != early_.extent.kv_len ||
+          differ(p_.q_origin(at), early_.q_origin) || differ(p_.kv_origin(at), early_.kv_origin);
     }
     return !any_thread<Traits>(differs);
   }

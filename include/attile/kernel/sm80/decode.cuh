@@ -165,8 +165,9 @@ ATTILE_DEVICE bool compute_part(const DecodeParams<Traits>& p, SplitPart& part,
                                 TileLoads<Traits>& loads, unsigned char* shared, Pass pass) {
   using Outputs = typename Traits::OutputRegisters;
   // It may be in device memory.
-  const float scale =
-      pass == Pass::kWarmUp ? 1.0f : p.score_scale(part.at) * tile::operand_unit<typename Traits::K>();
+  const float scale = pass == Pass::kWarmUp
+                          ? 1.0f
+                          : p.score_scale(part.at) * tile::operand_unit<typename Traits::K>();
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(scale);
   const TileRange tiles = part.at.kv_tiles;
   const bool divides_keys = sm80::divides_keys(p, part);
@@ -177,15 +178,15 @@ ATTILE_DEVICE bool compute_part(const DecodeParams<Traits>& p, SplitPart& part,
   softmax.reset();
 
   const bool warms_up = pass == Pass::kWarmUp;
-  const auto await_tile = [&] {
-    loads.await_tile();
-    // The fence has a path of its own: on one with the tiles of few rows, which skip it, these
-    // took longer (bench/log/tuning-decode.md).
+  const bool loads_late = Traits::Params::kMayLoadLate && p.loads_late;
+  // The fence has a path of its own: on one with the tiles of few rows, which skip it, these took
+  // longer (bench/log/tuning-decode.md).
+  const auto meet = [&] {
     if (kByWarpgroup<Traits> && !divides_keys) {
       arch::fence_async_proxy();  // wgmma reads by the async proxy what this thread has copied
-      loads.barrier_of_group();   // what others have copied is there; all have read the tile before
+      loads.barrier_of_group();   // as below
     } else {
-      loads.barrier_of_group();  // the tile is there, and all have read the one before
+      loads.barrier_of_group();  // the tile is there, if it was waited for; the last one is read
     }
   };
 
@@ -193,11 +194,8 @@ ATTILE_DEVICE bool compute_part(const DecodeParams<Traits>& p, SplitPart& part,
   for (int tile = tiles.first;; ++tile) {  // line 6
     const bool is_first = tile == tiles.first;
     if (!is_first) {
-      if (p.loads_late) {
-        await_tile();
-      } else {
-        loads.barrier_of_group();  // all have read the tile before the next one replaces it
-      }
+      if (loads_late) loads.await_tile();
+      meet();
     }
     // Where keys lie in pages the schedule alone warms up. This is said here and not by the caller,
     // where the compiler made two groups of the 24 loads of a merge (bench/log/tuning-decode.md).
@@ -221,8 +219,9 @@ ATTILE_DEVICE bool compute_part(const DecodeParams<Traits>& p, SplitPart& part,
         tile::scale_to_half<Traits::kThreads>(loads.q(), rows, factors);
         arch::barrier();  // Q in fp16, and its factors, are there before they are read
       }
-    } else if (!p.loads_late) {
-      await_tile();
+    } else if (!loads_late) {
+      loads.await_tile();
+      meet();
     }
     if (divides_keys) {
       compute_tile<WarpShare<Traits, true>>(p, part, loads, tile, shared, factors, scale,

@@ -104,10 +104,11 @@ class TileLoads {
   }
   /// Brings the first tiles of a warm-up pass's part into the level-2 cache: blocks that begin
   /// while the kernel before ends leave no gap in the reads of device memory
-  /// (bench/log/tuning-decode.md).
+  /// (bench/log/tuning-decode.md). Where blocks of both kernels have room at once, they begin too
+  /// early for that.
   ATTILE_DEVICE void prefetch() const {
     const WorkTile& at = part_.at;
-    if (p_.reads_early == 0) return;
+    if (p_.reads_early == 0 || p_.is_crowded == 0) return;
     const auto k = p_.k_of(at);
     const auto v = p_.v_of(at);
     constexpr int kColumns = 128 / sizeof(K);  // of a line of the cache
@@ -247,7 +248,7 @@ class TileLoads {
   bool has_part_ = false;       // whether there is one
   bool is_begun_ = false;       // whether it is also the one that is computed
   bool awaits_q_ = false;       // whether Q of the one that is computed was loaded after its tiles
-  bool warms_up_ = false;
+  bool warms_up_ = false;       // whether copies copy nothing
   int number_ = -1;             // of that part among the block's
   int tile_ = 0;                // of that part: the next one to load
   typename Traits::QTile q_{};  // of the part that is computed
