@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Decoding by the one call: bits that follow from a sequence alone, scratch memory that is shared,
-// captured graphs that replay with other lengths, pages far away, the host's time, and what is
-// refused.
+// captured graphs that replay with other lengths, lengths that the kernel ahead writes, pages far
+// away, the host's time, and what is refused.
+#include <attile/arch/grid_dependency.cuh>
 #include <attile/attile.cuh>
 
 #include <algorithm>
@@ -208,6 +209,50 @@ TEST_CASE("decode.a captured graph replays with other lengths") {
     static_cast<void>(cudaGraphExecDestroy(executable));
     static_cast<void>(cudaGraphDestroy(graph));
     static_cast<void>(cudaStreamDestroy(stream));
+  }
+}
+
+/// Writes lengths when the blocks of the kernel behind it may long have begun.
+__global__ void write_late(int* to, const int* from, long long clocks) {
+  attile::arch::launch_dependents();
+  const long long begin = clock64();
+  while (clock64() - begin < clocks) {
+  }
+  to[threadIdx.x] = from[threadIdx.x];
+}
+
+TEST_CASE("decode.the kernel ahead may write lengths") {
+  const std::vector<std::vector<int>> lengths{
+      {100, 1, 0, 700, 16, 17},  {4000, 3999, 1, 4000, 2000, 513},
+      {0, 0, 0, 0, 0, 0},        {300, 4000, 700, 0, 0, 0},
+      {300, 4000, 700, 1, 0, 0}, {4000, 4000, 4000, 4000, 4000, 4000}};
+  const Generation generation;
+  for (const Splits splits : {Splits::none(), Splits::fill(), Splits::fixed(kFixedKeys)}) {
+    const auto args = generation.args(splits);
+    const attile::WorkspaceSize size = attile::decode_workspace_size<kDim>(args);
+    REQUIRE(bool(size));
+    const DecodeWorkspace workspace(size.bytes);
+    workspace.reset();
+    const auto call = [&] {
+      return attile::decode<kDim>(workspace.get(), size.bytes, args, nullptr);
+    };
+    for (std::size_t i = 0; i < 4 * lengths.size(); ++i) {
+      INFO("splits " << static_cast<int>(splits.kind) << ", call " << i);
+      const std::vector<int>& before = lengths[i % lengths.size()];
+      const std::vector<int>& after = lengths[(i * i + 1) % lengths.size()];
+      // The page table is that of the lengths which are written. Earlier ones are longer, or not.
+      generation.set(after, 5);
+      REQUIRE(call() == cudaSuccess);
+      const auto want = generation.results();
+      const Device<int> written(after), earlier(before);
+      REQUIRE(cudaMemcpy(generation.seqused.get(), earlier.get(), earlier.bytes(),
+                         cudaMemcpyDeviceToDevice) == cudaSuccess);
+      generation.clear_outputs();
+      REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+      write_late<<<1, Generation::kBatch>>>(generation.seqused.get(), written.get(), 50000);
+      REQUIRE(call() == cudaSuccess);
+      CHECK(generation.results() == want);
+    }
   }
 }
 

@@ -109,6 +109,8 @@ struct Thread {
   int store_groups = 0;                            ///< of them, that were closed
   std::vector<std::pair<int, Epoch>> read_stores;  ///< group and epoch of those that have
 
+  bool reads_early = false;  ///< begin_early_reads
+
   int registers = 0;         ///< each thread of its warp may use
   int register_changes = 0;  ///< setmaxnreg, so far
   const unsigned char* stack = nullptr;

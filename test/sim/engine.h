@@ -82,6 +82,8 @@ class Machine {
   void end_stores(int pending);
   void fence_proxy();
   void await_dependencies();
+  void read_early(bool begins) { current_->reads_early = begins; }
+  bool is_late() const { return current_->warp() == late_warp_; }
   void set_registers(int count, bool more, const std::source_location& at);
   void fence_registers(const std::source_location& at);
   void begin_product(const ProductForm& form, float* sums, const std::uint32_t* a,

@@ -538,6 +538,7 @@ void Machine::access(const void* address, std::size_t bytes, Touch touch, const 
   const auto* const p = static_cast<const unsigned char*>(address);
   const bool in_shared = is_shared(p);
   if (!is_watched(p)) return;  // the thread's own, or a constant
+  if (current_->reads_early) return;
   const Thread& me = *current_;
   Block& block = *me.block;
   Shadow* shadow = nullptr;
@@ -826,6 +827,11 @@ std::vector<LaunchCounts> take_launches() { return Machine::get().take_launches(
 int thread_index() { return Machine::get().current().index; }
 int block_index() { return Machine::get().current().block->index; }
 void await_dependencies() { Machine::get().await_dependencies(); }
+void begin_early_reads() { Machine::get().read_early(true); }
+bool end_early_reads() {
+  Machine::get().read_early(false);
+  return !Machine::get().is_late();
+}
 int block_count() { return Machine::get().blocks(); }
 int cluster_size() { return Machine::get().cluster(); }
 int cluster_rank() { return Machine::get().current().block->rank; }

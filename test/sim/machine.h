@@ -205,6 +205,10 @@ void store_release(int* address, int x, std::source_location at);
 int block_count();
 
 void await_dependencies();
+/// What the thread reads between these is ordered with nothing. The second one returns whether it
+/// has found what the kernel before has written: of a late warp, nothing.
+void begin_early_reads();
+bool end_early_reads();
 
 int cluster_rank();
 int cluster_size();

@@ -12,14 +12,28 @@
 
 namespace attile::arch {
 
+/// Says which bytes the level-2 cache gives up first, when it makes room: those that are read once,
+/// or the oldest.
+enum class Eviction { kOldest, kReadOnce };
+
 /// Begins to copy 16 bytes from `from` to `shared`. Where `there` is false it writes zeros, and
 /// reads nothing.
 /// Units    `shared` as `shared_address` gives it; both aligned to 16 bytes.
+template <Eviction kEviction = Eviction::kOldest>
 ATTILE_DEVICE void async_copy_16(std::uint32_t shared, const void* from, bool there) {
 #if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared),
-               "l"(__cvta_generic_to_global(from)), "r"(there ? 16 : 0)
-               : "memory");
+  if constexpr (kEviction == Eviction::kReadOnce) {
+    std::uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
+    asm volatile(
+        "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(shared),
+        "l"(__cvta_generic_to_global(from)), "r"(there ? 16 : 0), "l"(policy)
+        : "memory");
+  } else {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared),
+                 "l"(__cvta_generic_to_global(from)), "r"(there ? 16 : 0)
+                 : "memory");
+  }
 #else
   trap();
 #endif

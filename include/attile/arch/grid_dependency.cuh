@@ -31,6 +31,16 @@ ATTILE_DEVICE void await_dependencies() {
 #endif
 }
 
+/// Returns f(). Where `is_early`, that is called ahead of `await_dependencies`, and reads device
+/// memory that the previous kernel may still write: of each number there it may find the earlier
+/// one or the later one. What comes of it may be used for what changes no result, such as
+/// `prefetch`, or has to be compared with what f returns after the wait.
+template <class F>
+ATTILE_DEVICE auto read_early(bool is_early, const F& f) {
+  static_cast<void>(is_early);
+  return f();
+}
+
 /// Returns whether a kernel that `launch_dependent` launches may begin before the previous one has
 /// ended.
 ATTILE_DEVICE constexpr bool may_begin_early() {

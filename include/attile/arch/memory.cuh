@@ -20,4 +20,10 @@ ATTILE_DEVICE void store(T* p, const Vec<T, N>& x) {
   *reinterpret_cast<Vec<T, N>*>(p) = x;
 }
 
+/// Begins to bring the 128 bytes around `from` into the level-2 cache, where all reads and writes
+/// of device memory meet: no result depends on it, whoever writes there now.
+ATTILE_DEVICE void prefetch(const void* from) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(from)));
+}
+
 }  // namespace attile::arch

@@ -165,6 +165,8 @@ struct CachedKeys {
     return {queries.length(sequence, bounds.q_len),
             detail::cached_length(seqused_k, leftpad_k, sequence, rows)};
   }
+  /// With leftpad_k, a length and where it begins may be of different times.
+  constexpr bool may_read_early() const { return leftpad_k == nullptr; }
   ATTILE_HOST_DEVICE RowOrigin q_origin(int sequence) const { return queries.origin(sequence); }
   ATTILE_HOST_DEVICE RowOrigin kv_origin(int sequence) const {
     return detail::cached_origin(cache_batch_idx, caches, leftpad_k, sequence);
@@ -248,6 +250,8 @@ struct PagedKeys {
     return {queries.length(sequence, bounds.q_len),
             detail::cached_length(seqused_k, leftpad_k, sequence, kv_bound(bounds.kv_len))};
   }
+  /// With leftpad_k, a length and where it begins may be of different times.
+  constexpr bool may_read_early() const { return leftpad_k == nullptr; }
   ATTILE_HOST_DEVICE RowOrigin q_origin(int sequence) const { return queries.origin(sequence); }
   /// Returns the sequence's line of the page table, and its first position there.
   ATTILE_HOST_DEVICE RowOrigin kv_origin(int sequence) const {

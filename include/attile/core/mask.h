@@ -198,6 +198,12 @@ struct SlidingWindow {
   }
 };
 
+/// Says whether a mask is one of the library's that read no device memory.
+template <class M>
+inline constexpr bool kReadsNothing =
+    std::is_same_v<M, NoMask> || std::is_same_v<M, Causal> || std::is_same_v<M, CausalTopLeft> ||
+    std::is_same_v<M, SlidingWindow>;
+
 /// Lets row i see column j iff j < length or j <= i + kv_len - q_len: a prefix language model, the
 /// union of a prefix and a causal mask. `lengths`, when given, holds one length for each batch and
 /// replaces `length`; `check` cannot read it, so a negative one counts as 0 and one above kv_len as

@@ -55,6 +55,7 @@ struct Padded {
     return {detail::used_length(seqused_q, sequence, bounds.q_len),
             detail::used_length(seqused_k, sequence, bounds.kv_len)};
   }
+  constexpr bool may_read_early() const { return true; }
   ATTILE_HOST_DEVICE constexpr RowOrigin q_origin(int sequence) const { return {sequence, 0}; }
   ATTILE_HOST_DEVICE constexpr RowOrigin kv_origin(int sequence) const { return {sequence, 0}; }
   constexpr RowShape q_shape(int batch, int q_len) const { return {batch, q_len}; }

@@ -69,6 +69,10 @@ inline constexpr bool kIsPaged = [] {
 ///                                  Who derives from Paged and changes kv_row changes both, too
 ///   kv_bound(kv_len)               host, may be left out: the most keys that a sequence can have,
 ///                                  given the bound of the arguments
+///   may_read_early()               host, may be left out: whether extent(), kv_origin() and
+///                                  kv_row() may be called while what they read is being written.
+///                                  What one of them then says may be another time's than what the
+///                                  others say, and still all keys lie in the tensors
 ///   keys_begin_pages()             host, may be left out: whether each sequence's key 0 is row 0
 ///                                  of a page; only then can whole pages be copied
 template <class Q>
@@ -91,6 +95,7 @@ struct Uniform {
   static constexpr bool kUniform = true;
 
   ATTILE_HOST_DEVICE constexpr Extent extent(int, Extent bounds) const { return bounds; }
+  constexpr bool may_read_early() const { return true; }
   ATTILE_HOST_DEVICE constexpr RowOrigin q_origin(int sequence) const { return {sequence, 0}; }
   ATTILE_HOST_DEVICE constexpr RowOrigin kv_origin(int sequence) const { return {sequence, 0}; }
   constexpr RowShape q_shape(int batch, int q_len) const { return {batch, q_len}; }
@@ -128,6 +133,13 @@ inline constexpr bool kIsForwardOnly = [] {
 template <Sequences Q>
 constexpr bool keys_begin_pages(const Q& sequences) {
   if constexpr (requires { sequences.keys_begin_pages(); }) return sequences.keys_begin_pages();
+  return false;
+}
+
+/// Says whether a policy may be asked while what it reads is being written: see Sequences.
+template <Sequences Q>
+constexpr bool may_read_early(const Q& sequences) {
+  if constexpr (requires { sequences.may_read_early(); }) return sequences.may_read_early();
   return false;
 }
 

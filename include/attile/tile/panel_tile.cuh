@@ -148,7 +148,8 @@ class WordReader {
 ///          for the group (`arch::async_copy_wait`) and a barrier. Rows that cannot be moved 16
 ///          bytes at a time are written before the call returns.
 /// Shapes   page_rows: the PageRows of the tile, which PageRowsOf names.
-template <int kThreads, int Rows, int Cols, class T, RowSource M, class Pages>
+template <int kThreads, arch::Eviction kEviction = arch::Eviction::kOldest, int Rows, int Cols,
+          class T, RowSource M, class Pages>
 ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& source, int row0,
                               int number, const Pages& page_rows) {
   using Layout = typename PanelTile<Rows, Cols, T>::Layout;
@@ -187,7 +188,7 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& s
           const int bytes = min(max(cols - col, 0), int{kUnit}) * int{sizeof(T)};
           arch::async_copy_part_of_16(to_panel, from + col, has_row ? bytes : 0);
         } else {
-          arch::async_copy_16(to_panel, from + col, has_row && col < cols);
+          arch::async_copy_16<kEviction>(to_panel, from + col, has_row && col < cols);
         }
       }
     }
@@ -213,23 +214,26 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& s
 template <class M, int kThreads, class Tile>
 using PageRowsOf = PageRows<kLiesInPages<M>, kThreads, Tile::kRows, Tile::Layout::kPanelUnits>;
 
-template <int kThreads, int Rows, int Cols, class T, RowSource M>
+template <int kThreads, arch::Eviction kEviction = arch::Eviction::kOldest, int Rows, int Cols,
+          class T, RowSource M>
 ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& source, int row0,
                               int number = arch::thread_index()) {
   const PageRowsOf<M, kThreads, PanelTile<Rows, Cols, T>> page_rows(source, row0, number);
-  load_async<kThreads>(shared, source, row0, number, page_rows);
+  load_async<kThreads, kEviction>(shared, source, row0, number, page_rows);
 }
 
-/// Begins to load the same rows of K and of V, which lie in the same rows of their pages.
+/// Begins to load the same rows of K and of V, which lie in the same rows of their pages, and are
+/// not read again.
 /// Shapes   page_rows: the PageRows of the tile of K.
 template <int kThreads, class KTile, class VTile, RowSource K, RowSource V, class Pages>
 ATTILE_DEVICE void load_async(const KTile& k_shared, const K& k, const VTile& v_shared, const V& v,
                               int row0, int number, const Pages& page_rows) {
-  load_async<kThreads>(k_shared, k, row0, number, page_rows);
+  constexpr auto kReadOnce = arch::Eviction::kReadOnce;
+  load_async<kThreads, kReadOnce>(k_shared, k, row0, number, page_rows);
   if constexpr (std::same_as<Pages, PageRowsOf<V, kThreads, VTile>>) {
-    load_async<kThreads>(v_shared, v, row0, number, page_rows);
+    load_async<kThreads, kReadOnce>(v_shared, v, row0, number, page_rows);
   } else {
-    load_async<kThreads>(v_shared, v, row0, number);
+    load_async<kThreads, kReadOnce>(v_shared, v, row0, number);
   }
 }
 

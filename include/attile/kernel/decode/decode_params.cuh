@@ -67,6 +67,15 @@ struct DecodeParams : Problem<Traits> {
   FastDivmod runs_per_row_tile;  ///< where all are alike (SplitSchedule); 0: not so cut
   int part_rows;                 ///< packed rows that a part has room for in scratch memory
   int slots;                     ///< parts that scratch memory has room for
+  /// Whether a warm-up pass reads lengths, which the kernel before may still write: its parts are
+  /// those of the call then, unless lengths change.
+  int reads_early;
+  /// Whether the grid has more blocks than the device has multiprocessors.
+  int is_crowded;
+  /// Whether a tile's loads begin when the one before it has arrived, and not when the one before
+  /// that has been used. With more bytes in flight, some multiprocessors get more than others, and
+  /// end early. With less, short parts take longer (bench/log/tuning-decode.md).
+  int loads_late;
   /// For each run: how many blocks have ended their parts of the row tile that begins in the run
   /// and ends in a later one. 0 before and after each launch.
   int* tickets = nullptr;
@@ -83,7 +92,14 @@ struct DecodeParams : Problem<Traits> {
         head_tiles(tiles_of_head(args)),
         runs_per_row_tile(runs_per_row_tile_of(args)),
         part_rows(rows_of_parts(args)),
-        slots(slots_of(args)) {}
+        slots(slots_of(args)),
+        reads_early(kReadsNothing<typename Base::MaskType> && may_read_early(args.sequences)),
+        is_crowded(min(tile_count(args), most_blocks(args)) > arch::multiprocessors()),
+        loads_late(may_load_late(args) && is_crowded) {}
+
+  /// Whether loads may be late: of 16 bits, for which that has been measured.
+  static constexpr bool kMayLoadLate = sizeof(typename Traits::ElementType) == 2 &&
+                                       !Fp8<typename Traits::K>;
 
   /// Returns the most blocks that have work. Where all row tiles may be alike it is their runs:
   /// more blocks than runs would leave it to chance which multiprocessors get two of these, unless
@@ -140,24 +156,24 @@ struct DecodeParams : Problem<Traits> {
   /// expected to see does not depend on the sequence.
   static constexpr bool kAlike = Base::kUniform && (!IntervalMask<typename Base::MaskType> ||
                                                     kIgnoresBatch<typename Base::MaskType>);
-  /// Returns what there is to do for a sequence. `warms_up`: as if it had one row and all keys,
+  /// Returns what there is to do for a sequence. `by_bounds`: as if it had one row and all keys,
   /// so that no device memory is read.
-  ATTILE_DEVICE SequenceWork work_of(int sequence, bool warms_up) const {
+  ATTILE_DEVICE SequenceWork work_of(int sequence, bool by_bounds) const {
     WorkTile at{.sequence = sequence};
     at.extent = this->bounds;
-    if (!warms_up) this->read_lengths(at);
+    if (!by_bounds) this->read_lengths(at);
     SequenceWork work{.extent = this->extent(at),
                       .q_origin = this->q_origin(at),
                       .kv_origin = this->kv_origin(at)};
     if (work.extent.q_len <= 0) return work;
-    if (warms_up) work.extent.q_len = 1;  // a bound of rows may be far above what there is
+    if (by_bounds) work.extent.q_len = 1;  // a bound of rows may be far above what there is
     work.row_tiles = ceil_div(work.extent.q_len * packed_heads, kBr);
-    const TileRange seen = warms_up ? all_keys(work.extent) : expected_keys(at, work.extent);
+    const TileRange seen = by_bounds ? all_keys(work.extent) : expected_keys(at, work.extent);
     work.first_seen_unit = kv_tiles_per_unit.divmod(seen.first).quotient;
     const auto last = kv_tiles_per_unit.divmod(seen.last);
     work.units_per_row_tile =
         max(last.quotient + (last.remainder > 0 ? 1 : 0) - work.first_seen_unit, 1);
-    // In a warm-up pass the bound of keys may be above what the host made units for.
+    // The bound of keys may be above what the host made units for.
     const std::int64_t units =
         std::int64_t{strand_heads} * work.row_tiles * work.units_per_row_tile;
     work.units = static_cast<int>(min<std::int64_t>(units, kMostUnits));
@@ -183,6 +199,12 @@ struct DecodeParams : Problem<Traits> {
     return {0, 0, 0, ceil_div(lengths.kv_len, kBc)};
   }
 
+  /// Returns whether long parts are what blocks have: those of fixed splits are short, and of few
+  /// row tiles each has many.
+  static bool may_load_late(const Args& args) {
+    return kMayLoadLate && args.splits.kind != Splits::Kind::kFixed &&
+           4 * tiles_of(args) >= most_blocks(args);
+  }
   static int heads_that_share(const Args& args) {
     return Traits::kPacksHeads ? args.q_heads / args.kv_heads : 1;
   }
@@ -212,7 +234,9 @@ struct DecodeParams : Problem<Traits> {
   /// Returns runs_per_row_tile: 1 with kNone, 0 with kFixed. With kFill it is the runs of a row
   /// tile that give each multiprocessor kBlocksPerSm runs, of which one computes while the keys of
   /// others arrive; 0 if these leave more than an eighth of the blocks without work. It is 1 where
-  /// row tiles are more than blocks, and never more than leave a run a tile for each stage.
+  /// row tiles are more than blocks, and never more than leave a run a tile for each stage. Where
+  /// loads may be late, blocks take equally long: then it is 0 if one row tile for each block and
+  /// round would leave 1/64 of the blocks without work.
   static int runs_per_row_tile_of(const Args& args) {
     const std::int64_t tiles = tiles_of(args);
     if (args.splits.kind == Splits::Kind::kFixed || tiles == 0 || tiles > kMostUnits) return 0;
@@ -221,6 +245,7 @@ struct DecodeParams : Problem<Traits> {
     const int units = max(ceil_div(longest_lengths(args).kv_len, kBc * Traits::kStages), 1);
     const std::int64_t most = most_blocks(args);
     const std::int64_t rounds = ceil_div(tiles, most);
+    if (kMayLoadLate && rounds > 1) return 64 * (rounds * most - tiles) > rounds * most ? 0 : 1;
     const std::int64_t each = rounds > 1 ? 1 : min<std::int64_t>(most / tiles, units);
     if (rounds == 1 && each == units) return units;
     return rounds * most - each * tiles <= rounds * most / 8 ? static_cast<int>(each) : 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/arch/attributes.h>
+#include <attile/arch/grid_dependency.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/fast_divmod.h>
@@ -92,12 +93,14 @@ class SplitSchedule {
  public:
   ATTILE_DEVICE explicit SplitSchedule(const DecodeParams<Traits>& p) : p_(p) {}
 
-  /// Goes to the first part of a block. With `warms_up` it reads no device memory: parts are those
-  /// of sequences with all rows and keys, and have a kv tile without keys, and no row.
-  /// `shared`: an int for each warp, which are free again when it returns.
+  /// Goes to the first part of a block. With `warms_up`, ahead of `await_dependencies`, lengths are
+  /// read early (DecodeParams::reads_early), or parts are those of sequences with all rows and
+  /// keys, and have a kv tile, and no row. `shared`: an int for each warp, which are free again
+  /// when it returns.
   ATTILE_DEVICE void begin(int block, unsigned char* shared, bool warms_up) {
     const DecodeParams<Traits>& p = p_;
     warms_up_ = warms_up;
+    by_bounds_ = warms_up && p.reads_early == 0;
     splits_ = p.splits;
     run_ = block;
     unit_ = end_ = 0;
@@ -110,6 +113,31 @@ class SplitSchedule {
     if (units == kMostUnits || is_too_many) splits_ = Splits::Kind::kNone;
     set_cut(units);
     if (set_run() && !kAlike) take(unit_, window);
+    early_ = window.work;
+  }
+
+  /// Says whether the parts of a warm-up pass can be those of the call: `are_confirmed` has to
+  /// say that they are. Of packed queries, lengths and offsets may be of different times.
+  ATTILE_DEVICE bool are_kept() const {
+    return !Problem<Traits>::kPackedQueries && p_.reads_early != 0 &&
+           (kAlike || p_.batch <= static_cast<int>(arch::kWarpSize));
+  }
+  /// Returns whether the lengths are still those that the warm-up pass has read.
+  /// Scope    all threads of the block, behind `await_dependencies`.
+  ATTILE_DEVICE bool are_confirmed() const {
+    if constexpr (kAlike) return true;
+    WorkTile at{.sequence = static_cast<int>(arch::thread_index() % arch::kWarpSize)};
+    bool differs = false;
+    if (at.sequence < p_.batch) {
+      p_.read_lengths(at);
+      const auto differ = [](RowOrigin a, RowOrigin b) {
+        return a.batch != b.batch || a.row != b.row;
+      };
+      differs =
+          at.extent.q_len != early_.extent.q_len || at.extent.kv_len != early_.extent.kv_len ||
+          differ(p_.q_origin(at), early_.q_origin) || differ(p_.kv_origin(at), early_.kv_origin);
+    }
+    return !any_thread<Traits>(differs);
   }
 
   /// Sets what the block loads next of a part; returns false after the last one.
@@ -238,10 +266,9 @@ class SplitSchedule {
     at.row0 = p_.packed_heads.divmod(part.packed_row0).quotient;
     const int last_row = p_.packed_heads.divmod(part.packed_row0 + part.rows - 1).quotient;
     const int count = last_row - at.row0 + 1;
-    if (warms_up_) {  // not even the mask is asked, which may read device memory
+    if (by_bounds_) {  // not even the mask is asked, which may read device memory
       part.rows = 0;
-      at.extent.kv_len = 0;
-      at.kv_tiles.last = Problem<Traits>::kUniform ? 0 : 1;
+      at.kv_tiles.last = 1;
       return;
     }
     TileRange seen = p_.keys_seen(at, at.head, at.row0, count);
@@ -268,9 +295,14 @@ class SplitSchedule {
     Window window{.first = first};
     if constexpr (kAlike) return window;  // nobody looks at it
     const int sequence = first + arch::thread_index() % arch::kWarpSize;
-    if (sequence < p_.batch) window.work = p_.work_of(sequence, warms_up_);
+    if (sequence < p_.batch) window.work = work_of(sequence);
     window.end = add(before, sum_to_lane(window.work.units));
     return window;
+  }
+
+  ATTILE_DEVICE SequenceWork work_of(int sequence) const {
+    const bool is_early = warms_up_ && !Problem<Traits>::kUniform;  // that reads nothing
+    return arch::read_early(is_early, [&] { return p_.work_of(sequence, by_bounds_); });
   }
 
   /// Moves on to the sequence that has a unit, or if no sequence of the window has it to the
@@ -301,7 +333,7 @@ class SplitSchedule {
   /// the block.
   ATTILE_DEVICE int count_units(const Window& window, unsigned char* shared) {
     if constexpr (kAlike) {
-      work_ = p_.work_of(0, warms_up_);
+      work_ = work_of(0);
       units_per_row_tile_ = work_.units_per_row_tile;
       return p_.batch * work_.units;
     }
@@ -318,7 +350,7 @@ class SplitSchedule {
     int mine = 0;
     bool is_other = false;
     for (int sequence = thread; sequence < p_.batch; sequence += Traits::kThreads) {
-      const SequenceWork work = p_.work_of(sequence, warms_up_);
+      const SequenceWork work = work_of(sequence);
       mine = add(mine, work.units);
       is_other |= differs(work);
     }
@@ -352,6 +384,8 @@ class SplitSchedule {
 
   const DecodeParams<Traits>& p_;
   bool warms_up_ = false;
+  bool by_bounds_ = false;  ///< in a warm-up pass that reads no device memory
+  SequenceWork early_{};    ///< of the lane's sequence, in a warm-up pass
   Splits::Kind splits_{};
   bool are_alike_ = kAlike;      ///< whether all row tiles have as many units
   bool cuts_row_tiles_ = false;  ///< whether row tiles are cut by themselves, alike

@@ -74,7 +74,8 @@
 //
 // Barriers
 //   barrier_of_group (a warp barrier where a group is one warp): a tile has arrived before others
-//     of the group read it; all of them have read it before the next one replaces it
+//     of the group read it; all of them have read it before the next one replaces it. Where loads
+//     are late (DecodeParams::loads_late) one barrier says both
 //   fence_async_proxy, in compute_part: what a thread has copied of K, V and Q is there before
 //     wgmma reads it
 //   of a pair, which is barrier_of_group, in compute_tile: both have written their maxima, and then
@@ -88,6 +89,7 @@
 //     stage is filled again, and a part is written before a ticket says so
 //   15 (any_thread), in SplitSchedule, with more sequences than a warp has lanes: the warps' sums
 //     are written before they are read; and one of the block: they are read before what follows
+//   15, in SplitSchedule::are_confirmed: all threads hear whether one has found another length
 //   15, in PartOutput: what the thread that took the last ticket has acquired, all have
 //   of the block, in PartOutput::end, with earlier keys: their LSE is read before LSE is written;
 //     it has been used before that of the next part replaces it
@@ -157,15 +159,23 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
   }
 }
 
-/// Computes O and LSE of a row tile, or the state of a part of it.
+/// Names what a block does with its parts.
+///   kWarmUp  It runs the code before and at the first loads, ahead of `await_dependencies`.
+///   kKept    It computes the parts of the warm-up pass, if lengths are still the same.
+///   kSure    It computes parts by lengths that do not change any more.
+enum class Pass { kWarmUp, kKept, kSure };
+
+/// Computes O and LSE of a row tile, or the state of a part of it. Returns whether it did that: not
+/// in a warm-up pass, and not if lengths have changed since then.
 /// Scope    all threads of the block.
 template <class Traits>
-ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
-                                TileLoads<Traits>& loads, unsigned char* shared, bool warms_up) {
+ATTILE_DEVICE bool compute_part(const DecodeParams<Traits>& p, SplitPart& part,
+                                TileLoads<Traits>& loads, unsigned char* shared, Pass pass) {
   using Outputs = typename Traits::OutputRegisters;
   // It may be in device memory.
-  const float scale =
-      warms_up ? 1.0f : p.score_scale(part.at) * tile::operand_unit<typename Traits::K>();
+  const float scale = pass == Pass::kWarmUp
+                          ? 1.0f
+                          : p.score_scale(part.at) * tile::operand_unit<typename Traits::K>();
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(scale);
   const TileRange tiles = part.at.kv_tiles;
   const bool divides_keys = sm80::divides_keys(p, part);
@@ -175,35 +185,51 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
   o_frag.clear();
   softmax.reset();
 
+  const bool warms_up = pass == Pass::kWarmUp;
+  const bool loads_late = Traits::Params::kMayLoadLate && p.loads_late;
+  // The fence has a path of its own: on one with the tiles of few rows, which skip it, these took
+  // longer (bench/log/tuning-decode.md).
+  const auto meet = [&] {
+    if (kByWarpgroup<Traits> && !divides_keys) {
+      arch::fence_async_proxy();  // wgmma reads by the async proxy what this thread has copied
+      loads.barrier_of_group();   // as below
+    } else {
+      loads.barrier_of_group();  // the tile is there, if it was waited for; the last one is read
+    }
+  };
+
   ATTILE_UNROLL_BY(1)
   for (int tile = tiles.first;; ++tile) {  // line 6
+    const bool is_first = tile == tiles.first;
+    if (!is_first) {
+      if (loads_late) loads.await_tile();
+      meet();
+    }
     // Where keys lie in pages the schedule alone warms up. This is said here and not by the caller,
     // where the compiler made two groups of the 24 loads of a merge (bench/log/tuning-decode.md).
-    if (warms_up && Traits::Params::kPaged) return;
-    loads.load_ahead();  // line 7
+    if (!warms_up || !Traits::Params::kPaged) loads.load_ahead();  // line 7
     // The first tiles are in flight while this reads and divides.
-    if (tile == tiles.first) loads.complete(part);
-    if (warms_up) return;
-    // The next part's first tiles are in flight during the merge.
-    if (tile >= tiles.last) break;
-    loads.await_tile();
-    if (tile == tiles.first) {
-      if (kByWarpgroup<Traits> && !divides_keys) arch::fence_async_proxy();  // as below
+    if (is_first) {
+      if (pass == Pass::kKept && !loads.are_parts_confirmed()) return false;
+      loads.complete(part);
+    }
+    if (warms_up) {
+      loads.prefetch();
+      return false;
+    }
+    if (is_first) {
+      if (tile >= tiles.last) break;
+      loads.await_tile();
+      if (kByWarpgroup<Traits> && !divides_keys) arch::fence_async_proxy();  // as above
       arch::barrier();  // Q has arrived before all groups read it, and this tile
       if constexpr (Traits::kScalesQueries) {
         const int rows = Traits::kPairs && !divides_keys ? Traits::kBr : part.rows;
         tile::scale_to_half<Traits::kThreads>(loads.q(), rows, factors);
         arch::barrier();  // Q in fp16, and its factors, are there before they are read
       }
-    } else {
-      // The fence has a path of its own: on one with the tiles of few rows, which skip it, these
-      // took longer (bench/log/tuning-decode.md).
-      if (kByWarpgroup<Traits> && !divides_keys) {
-        arch::fence_async_proxy();  // wgmma reads by the async proxy what this thread has copied
-        loads.barrier_of_group();   // what others have copied is there
-      } else {
-        loads.barrier_of_group();  // the tile has arrived before others of the group read it
-      }
+    } else if (!loads_late) {
+      loads.await_tile();
+      meet();
     }
     if (divides_keys) {
       compute_tile<WarpShare<Traits, true>>(p, part, loads, tile, shared, factors, scale,
@@ -213,6 +239,8 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
                                              scale_log2, o_frag, softmax);
     }
     loads.release_tile();
+    // The next part's first tiles are in flight during the merge.
+    if (tile + 1 >= tiles.last) break;
   }
   if constexpr (Traits::kPairs) {
     if (!divides_keys) part_pairs<Traits>(o_frag, softmax, shared);
@@ -226,6 +254,7 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
   // tiles.
   merge_warps<Traits>(o_frag, softmax, output, part.rows, divides_keys, scale_log2, shared);
   output.end();
+  return true;
 }
 
 /// Computes the parts of row tiles that a block has.
@@ -233,26 +262,40 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
 template <class Traits>
 ATTILE_DEVICE void forward_block(const DecodeParams<Traits>& p, int block, unsigned char* shared) {
   // With programmatic dependent launch this block starts while the kernel before it ends. Until
-  // that has ended it makes a warm-up pass: it runs the code before and at the first loads without
-  // reading device memory that the kernel before may write, so that instructions and parameters are
-  // in the caches. The next kernel may do the same. A large cache of keys, or the weights of a
-  // layer, drive them out of L2 between two calls, and they are read from device memory, one line
-  // after another (bench/log/tuning-decode.md).
+  // that has ended it makes a warm-up pass, which runs the code before and at the first loads, so
+  // that instructions and parameters are in the caches. The next kernel may do the same. A large
+  // cache of keys, or the weights of a layer, drive them out of L2 between two calls, and they are
+  // read from device memory, one line after another (bench/log/tuning-decode.md). Of device memory
+  // it reads no more than lengths. Its parts are those of the call, if the kernel before does not
+  // change lengths. That is asked when the first loads are on their way, which nothing waits for.
   TileLoads<Traits> loads(p, shared);
+  Pass pass = Traits::kWarmsUp && arch::may_begin_early() ? Pass::kWarmUp : Pass::kSure;
   ATTILE_UNROLL_BY(1)
-  for (int pass = Traits::kWarmsUp && arch::may_begin_early() ? 0 : 1; pass < 2; ++pass) {
-    const bool warms_up = pass == 0;
-    if (!warms_up) {
-      // The warm-up pass's copies (zeros, as it has no keys) have landed before this pass fills the
-      // same stages.
+  for (;;) {
+    if (pass != Pass::kWarmUp) {
+      // The copies of an earlier pass have landed before this one fills the same stages. Each
+      // thread copies to the same addresses in all of them.
       arch::async_copy_wait<0>();
       arch::await_dependencies();
       arch::launch_dependents();
     }
-    loads.begin(block, warms_up);
+    if (pass == Pass::kKept) {
+      loads.keep_parts();
+    } else {
+      loads.begin(block, pass == Pass::kWarmUp);
+    }
+    bool is_idle = true;
     for (SplitPart part; loads.begin_part(part);) {
-      compute_part<Traits>(p, part, loads, shared, warms_up);
-      if (warms_up) break;
+      is_idle = false;
+      if (!compute_part<Traits>(p, part, loads, shared, pass)) break;
+      pass = Pass::kSure;
+    }
+    if (pass == Pass::kWarmUp) {
+      pass = loads.are_parts_kept() ? Pass::kKept : Pass::kSure;
+    } else if (pass == Pass::kSure || (is_idle && loads.are_parts_confirmed())) {
+      return;
+    } else {
+      pass = Pass::kSure;
     }
   }
 }

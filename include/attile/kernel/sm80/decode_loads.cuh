@@ -3,6 +3,8 @@
 
 #include <attile/arch/async_copy.cuh>
 #include <attile/arch/attributes.h>
+#include <attile/arch/grid_dependency.cuh>
+#include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/config.h>
@@ -39,6 +41,7 @@ ATTILE_DEVICE bool divides_keys(const DecodeParams<Traits>& p, const SplitPart& 
 template <class Traits>
 class TileLoads {
   static constexpr int kStages = Traits::kStages;
+  static constexpr int kPrefetchedTiles = 3;
   using T = typename Traits::ElementType;
   using K = typename Traits::K;
   /// Whether page tables are read ahead: where there are registers left for that.
@@ -50,14 +53,26 @@ class TileLoads {
   ATTILE_DEVICE TileLoads(const DecodeParams<Traits>& p, unsigned char* shared)
       : p_(p), shared_(shared), schedule_(p) {}
 
-  /// Goes to the block's first part (SplitSchedule::begin).
+  /// Goes to the block's first part (SplitSchedule::begin). In a warm-up pass loads copy nothing,
+  /// and end with the first part's first tiles.
   ATTILE_DEVICE void begin(int block, bool warms_up) {
     number_ = -1;
     loaded_ = used_ = 0;
     is_looked_up_ = false;
+    warms_up_ = warms_up;
     schedule_.begin(block, shared_, warms_up);
     enter_part();
   }
+  /// Says whether the part of a warm-up pass can be computed (SplitSchedule::are_kept).
+  ATTILE_DEVICE bool are_parts_kept() const { return schedule_.are_kept(); }
+  /// Goes to that part. When its first tiles are on their way, `are_parts_confirmed` has to say
+  /// that lengths are still the same; else the block has to begin again.
+  ATTILE_DEVICE void keep_parts() {
+    loaded_ = 0;
+    warms_up_ = is_begun_ = false;
+    if (has_part_) tile_ = part_.at.kv_tiles.first;
+  }
+  ATTILE_DEVICE bool are_parts_confirmed() const { return schedule_.are_confirmed(); }
 
   /// Sets the block's next part; returns false after the last one. From then on load_ahead may load
   /// Q of the part after it, into the stage of the part before it.
@@ -83,8 +98,32 @@ class TileLoads {
   ATTILE_DEVICE void load_ahead() {
     for (;;) {
       for (; tile_ < part_.at.kv_tiles.last && may_load(); ++tile_) load_tile();
-      if (tile_ < part_.at.kv_tiles.last || !is_begun_) return;
+      if (tile_ < part_.at.kv_tiles.last || !is_begun_ || warms_up_) return;
       enter_part();
+    }
+  }
+  /// Brings the first tiles of a warm-up pass's part into the level-2 cache: blocks that begin
+  /// while the kernel before ends leave no gap in the reads of device memory
+  /// (bench/log/tuning-decode.md). Where blocks of both kernels have room at once, they begin too
+  /// early for that.
+  ATTILE_DEVICE void prefetch() const {
+    const WorkTile& at = part_.at;
+    if (p_.reads_early == 0 || p_.is_crowded == 0) return;
+    const auto k = p_.k_of(at);
+    const auto v = p_.v_of(at);
+    constexpr int kColumns = 128 / sizeof(K);  // of a line of the cache
+    constexpr int kLines = ceil_div(max(Traits::kD, Traits::kDv), kColumns);
+    const int first = at.kv_tiles.first * Traits::kBc;
+    const int end = min(at.kv_tiles.last * Traits::kBc, first + kPrefetchedTiles * Traits::kBc);
+    const int rows = min(end, p_.extent(at).kv_len) - first;
+    ATTILE_UNROLL_BY(1)
+    for (int i = arch::thread_index(); i < rows * kLines; i += Traits::kThreads) {
+      const int row = first + i / kLines, col = i % kLines * kColumns;
+      const auto at_column = [&](const auto& matrix) {
+        return arch::read_early(true, [&] { return matrix.at(row, col); });
+      };
+      if (col < p_.head_dim) arch::prefetch(at_column(k));
+      if (col < p_.head_dim_v) arch::prefetch(at_column(v));
     }
   }
   /// Waits until this thread's copies of the next tile have landed, and those of the part's Q with
@@ -101,11 +140,9 @@ class TileLoads {
       arch::async_copy_wait<0>();
     }
   }
-  /// Frees the stage of a tile after its last read. Scope    all threads of the group.
-  ATTILE_DEVICE void release_tile() {
-    barrier_of_group();  // all have read the tile before the next one replaces it
-    ++used_;
-  }
+  /// Frees the stage of a tile after its last read. Barriers one of the group before the next
+  /// loads.
+  ATTILE_DEVICE void release_tile() { ++used_; }
 
   /// Return the part's Q, and the next tile of K and V, in shared memory. scaled_q is Q after
   /// scale_to_half, in the same memory.
@@ -152,8 +189,11 @@ class TileLoads {
     if (!kReadsAhead) look_up();
     const typename Traits::KTile k_smem{stage(loaded_)};
     const typename Traits::VTile v_smem{stage(loaded_) + Traits::KTile::kBytes};
-    tile::load_async<Traits::kGroupThreads>(k_smem, p_.k_of(part_.at), v_smem, p_.v_of(part_.at),
-                                            first_key(), thread_of_group(), page_rows_);
+    auto k = p_.k_of(part_.at);
+    auto v = p_.v_of(part_.at);
+    if (warms_up_) k.rows = v.rows = 0;
+    tile::load_async<Traits::kGroupThreads>(k_smem, k, v_smem, v, first_key(), thread_of_group(),
+                                            page_rows_);
     is_looked_up_ = false;
     if (tile_ == part_.at.kv_tiles.first && (Traits::kQStages > 1 || number_ == 0)) {
       load_q(q_stage());
@@ -172,11 +212,12 @@ class TileLoads {
       const auto [row, head] = p_.packed_heads.divmod(part_.packed_row0 + r);
       return p_.q.tensor.row(origin.batch, part_.at.head + head, std::int64_t{origin.row} + row);
     };
-    // A part without rows, of a warm-up pass, leaves this memory to the schedule.
-    const bool is_whole =
-        (kByWarpgroup<Traits> || Traits::kPairs) && part_.rows > 0 && !divides_keys(p_, part_);
-    const int units =
-        (is_whole ? Traits::kBr : round_up(part_.rows, Traits::kWarpRows)) * Layout::kUnits;
+    const bool is_whole = (kByWarpgroup<Traits> || Traits::kPairs) && !divides_keys(p_, part_);
+    // A warm-up pass leaves this memory to the schedule.
+    const int rows = warms_up_  ? 0
+                     : is_whole ? Traits::kBr
+                                : round_up(part_.rows, Traits::kWarpRows);
+    const int units = rows * Layout::kUnits;
     for (int i = arch::thread_index(); i < units; i += Traits::kThreads) {
       const int r = i / Layout::kUnits, col = i % Layout::kUnits * kUnit;
       const bool there = r < part_.rows && col < p_.head_dim;
@@ -207,6 +248,7 @@ class TileLoads {
   bool has_part_ = false;       // whether there is one
   bool is_begun_ = false;       // whether it is also the one that is computed
   bool awaits_q_ = false;       // whether Q of the one that is computed was loaded after its tiles
+  bool warms_up_ = false;       // whether copies copy nothing
   int number_ = -1;             // of that part among the block's
   int tile_ = 0;                // of that part: the next one to load
   typename Traits::QTile q_{};  // of the part that is computed

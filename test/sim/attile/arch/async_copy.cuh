@@ -9,6 +9,9 @@
 
 namespace attile::arch {
 
+enum class Eviction { kOldest, kReadOnce };
+
+template <Eviction = Eviction::kOldest>
 [[gnu::always_inline]] inline void async_copy_16(std::uint32_t shared, const void* from,
                                                  bool there) {
   sim::async_copy(shared, from, 16, there);

@@ -22,4 +22,6 @@ template <class T, int N>
   sim::store(p, &x, sizeof x);
 }
 
+inline void prefetch(const void*) {}
+
 }  // namespace attile::arch
