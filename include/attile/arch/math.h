@@ -90,17 +90,6 @@ ATTILE_HOST_DEVICE float approximate_tanh(float x) {
 #endif
 }
 
-/// Returns log2(x) of a normal x > 0. On the device it is one lg2.approx.ftz: off by at most 2^-22.
-ATTILE_HOST_DEVICE float log2(float x) {
-#ifdef __CUDA_ARCH__
-  float y;
-  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-#else
-  return std::log2(x);
-#endif
-}
-
 /// Returns the natural logarithm; 0 gives -inf.
 ATTILE_HOST_DEVICE float log(float x) { return std::log(x); }
 

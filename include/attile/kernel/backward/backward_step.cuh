@@ -222,7 +222,9 @@ ATTILE_DEVICE void probabilities_and_factor(Edge edge, Registers& p_frag, Regist
   constexpr bool kAreOne = !kNeedsScores<S> && (!kHasDropout || Keep::kSigns);
   // P of a score of -inf is 0; where its derivative is NaN, their product has to be 0, too.
   constexpr bool kHides = kMayHide<S> && kNeedsScores<S>;
-  with_modifier<true, true>(p_frag, p, coord, elements, [&](const auto& modifier) {
+  // Above 128 columns dropout leaves no registers for ways to simplify.
+  constexpr bool kSimplifies = !kHasDropout || Params::kColumns <= 128;
+  with_modifier<true, kSimplifies>(p_frag, p, coord, elements, [&](const auto& modifier) {
     float row_lse[Registers::kRegRows];
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) row_lse[r] = lse[Registers::row(r)];

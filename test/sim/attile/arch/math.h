@@ -34,7 +34,6 @@ inline float divide(float a, float b) { return a / b; }
 inline float fma(float a, float b, float c) { return std::fma(a, b, c); }
 inline float reciprocal(float x) { return 1.0f / x; }
 inline float approximate_tanh(float x) { return std::tanh(x); }
-inline float log2(float x) { return std::log2(x); }
 inline float log(float x) { return std::log(x); }
 
 }  // namespace attile::arch
