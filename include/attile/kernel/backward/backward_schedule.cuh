@@ -314,11 +314,10 @@ ATTILE_DEVICE int late_heads_last(const BackwardParams<Traits>& p, int blocks_af
   if (p.kv_tiles == 0) return blocks_after;
   std::int64_t late_tiles = 0;
   if constexpr (BackwardParams<Traits>::kPackedSequences) {
-    // The last wave of the pass, and the kv tiles of the heads before it that it may complete; a kv
+    // The last wave of the pass, and the kv tiles of one more head, which it may complete; a kv
     // block counts as the q tiles of as many rows as it has keys.
     constexpr int kTiles = ceil_div(Traits::kBc, Traits::kBr);
-    const int of_heads = last_in_flight(p.kv_tiles) * p.kv_tiles;
-    const std::int64_t kv_blocks = arch::multiprocessor_bound() + of_heads;
+    const std::int64_t kv_blocks = arch::multiprocessor_bound() + p.kv_tiles;
     late_tiles = kv_blocks * kTiles * p.group_heads;
   } else {
     const int late_heads = ceil_div(arch::multiprocessor_bound(), p.kv_tiles) + p.rounds.heads;
