@@ -76,11 +76,12 @@
 //   barrier_of_group (a warp barrier where a group is one warp): a tile has arrived before others
 //     of the group read it; all of them have read it before the next one replaces it. Where loads
 //     are late (DecodeParams::loads_late) one barrier says both
-//   fence_async_proxy, in compute_part: what a thread has copied of K, V and Q is there before
-//     wgmma reads it
+//   fence_async_proxy, in await_first_tile and compute_part: what a thread has copied of K, V and Q
+//     is there before wgmma reads it
 //   of a pair, which is barrier_of_group, in compute_tile: both have written their maxima, and then
 //     P, before they are read; and in part_pairs, the same of half of O
-//   of the block, in compute_part: Q and the first tile have arrived before others read them; and
+//   of the block, in await_first_tile: Q and the first tile have arrived before others read them;
+//   and
 //     where Q becomes fp16 a second one: Q in fp16 has been written before others read it
 //   of the block, in part_pairs, and in merge_warps where there is one stage of Q or pairs: Q and P
 //     have been read before O replaces them
@@ -165,6 +166,22 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
 ///   kSure    It computes parts by lengths that do not change any more.
 enum class Pass { kWarmUp, kKept, kSure };
 
+/// Waits for a part's Q and its first tile, and makes fp16 of queries that are scaled.
+/// Scope    all threads of the block.
+template <class Traits>
+ATTILE_DEVICE void await_first_tile(const SplitPart& part, TileLoads<Traits>& loads,
+                                    bool divides_keys, float* factors) {
+  loads.await_tile();
+  // wgmma reads by the async proxy what this thread has copied.
+  if (kByWarpgroup<Traits> && !divides_keys) arch::fence_async_proxy();
+  arch::barrier();  // Q has arrived before all groups read it, and this tile
+  if constexpr (Traits::kScalesQueries) {
+    const int rows = Traits::kPairs && !divides_keys ? Traits::kBr : part.rows;
+    tile::scale_to_half<Traits::kThreads>(loads.q(), rows, factors);
+    arch::barrier();  // Q in fp16, and its factors, are there before they are read
+  }
+}
+
 /// Computes O and LSE of a row tile, or the state of a part of it. Returns whether it did that: not
 /// in a warm-up pass, and not if lengths have changed since then.
 /// Scope    all threads of the block.
@@ -219,14 +236,7 @@ ATTILE_DEVICE bool compute_part(const DecodeParams<Traits>& p, SplitPart& part,
     }
     if (is_first) {
       if (tile >= tiles.last) break;
-      loads.await_tile();
-      if (kByWarpgroup<Traits> && !divides_keys) arch::fence_async_proxy();  // as above
-      arch::barrier();  // Q has arrived before all groups read it, and this tile
-      if constexpr (Traits::kScalesQueries) {
-        const int rows = Traits::kPairs && !divides_keys ? Traits::kBr : part.rows;
-        tile::scale_to_half<Traits::kThreads>(loads.q(), rows, factors);
-        arch::barrier();  // Q in fp16, and its factors, are there before they are read
-      }
+      await_first_tile(part, loads, divides_keys, factors);
     } else if (!loads_late) {
       loads.await_tile();
       meet();
