@@ -106,32 +106,4 @@ ATTILE_DEVICE void mbarrier_wait(Mbarrier* barrier, int parity) {
 #endif
 }
 
-/// Returns which of two phases with this parity ends first, 0 or 1, when one has ended. It is a
-/// hint, which orders nothing: `mbarrier_wait` follows.
-ATTILE_DEVICE int earlier_phase(Mbarrier* first, Mbarrier* second, int parity) {
-#if __CUDA_ARCH__ >= 900
-  int earlier;
-  // A try ends after 200 ns at the latest: the other phase may have ended meanwhile.
-  asm volatile(
-      "{\n"
-      ".reg .pred over;\n"
-      "again:\n"
-      "mov.u32 %0, 0;\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 over, [%1], %3, 200;\n"
-      "@over bra done;\n"
-      "mov.u32 %0, 1;\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 over, [%2], %3, 200;\n"
-      "@!over bra again;\n"
-      "done:\n"
-      "}"
-      : "=&r"(earlier)
-      : "r"(shared_address(first)), "r"(shared_address(second)), "r"(parity)
-      : "memory");
-  return earlier;
-#else
-  trap();
-  return 0;
-#endif
-}
-
 }  // namespace attile::arch

@@ -99,17 +99,13 @@ struct BackwardMemory {
   ATTILE_DEVICE arch::Mbarrier* step_barrier() const {
     return barriers() + 4 + 4 * Traits::kStages;
   }
-  /// Returns the barrier of which a phase ends when a consumer warpgroup has staged its part of the
-  /// dQ of a tile. With kInOrder each of the two producer warps that add alternate tiles has one
-  /// for each warpgroup.
-  ATTILE_DEVICE arch::Mbarrier* dq_staged(int warpgroup, int step) const {
-    const int turn = Traits::kDqMode == DqMode::kInOrder ? step % Traits::kDqAdders : 0;
-    return step_barrier() + 1 + turn * Traits::kConsumers + warpgroup;
-  }
-  /// Returns the barrier of which a phase ends when that part has been read.
+  /// Returns the barrier of which a phase ends when the dQ that producer warp `adder` adds has been
+  /// staged.
+  ATTILE_DEVICE arch::Mbarrier* dq_staged(int adder) const { return step_barrier() + 1 + adder; }
+  /// Returns the barrier of which a phase ends when staged dQ has been read: the part of a consumer
+  /// warpgroup, which one adder adds, or with kInOrder all of it.
   ATTILE_DEVICE arch::Mbarrier* dq_read(int warpgroup) const {
-    constexpr int kTurns = Traits::kDqMode == DqMode::kInOrder ? Traits::kDqAdders : 1;
-    return step_barrier() + 1 + kTurns * Traits::kConsumers + warpgroup;
+    return dq_staged(Traits::kDqAdders + (Traits::kDqMode == DqMode::kInOrder ? 0 : warpgroup));
   }
   /// Returns the query head and the first row of a tile of dS, with kProductPerWarpgroup. Behind
   /// the last one the head is -1.
@@ -167,10 +163,10 @@ struct BackwardMemory {
         }
       } else {
         arch::mbarrier_init(step_barrier(), kReleasingWarps);
-        for (int i = 0; Traits::kBulkDq && i < Traits::kConsumers; ++i) {
-          arch::mbarrier_init(dq_staged(i, 0), kWarps);
-          if (Traits::kDqMode == DqMode::kInOrder) arch::mbarrier_init(dq_staged(i, 1), kWarps);
-          arch::mbarrier_init(dq_read(i), 1);
+        constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
+        for (int i = 0; Traits::kBulkDq && i < Traits::kDqAdders; ++i) {
+          arch::mbarrier_init(dq_staged(i), kInOrder ? kReleasingWarps : kWarps);
+          if (i == 0 || !kInOrder) arch::mbarrier_init(dq_read(i), 1);
         }
       }
       if constexpr (Traits::kDqSemaphoreWarps) {

@@ -180,22 +180,19 @@ ATTILE_DEVICE void zero_fill_dq(const TmaBackwardParams<Traits>& p, int kv_block
   }
 }
 
-/// Adds staged dQ to dq_accum by TMA. With kAccumulate adder n adds of every tile the part of
+/// Adds staged dQ to dq_accum by TMA. With kAccumulate adder n adds of every tile the share of
 /// consumer n. With kInOrder adder n adds all of tiles n, n + kDqAdders and so on, each when the
-/// kv tile before this one has added to its rows, so that one adds while the other waits. It adds
-/// the part that is staged first, and then the other one: a consumer whose part had to wait for
-/// both could not be half a step ahead.
+/// kv tile before this one has added to its rows, so that one adds while the other waits.
 /// Scope    one thread, or with kInOrder a warp; with kBulkDq.
 template <class Traits>
 ATTILE_DEVICE void add_staged_dq(const TmaBackwardParams<Traits>& p, int kv_block,
                                  const BackwardMemory<Traits>& smem, int adder) {
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
-  constexpr int kEvery = kInOrder ? Traits::kDqAdders : 1;   // an adder takes each kEvery-th tile
-  constexpr int kParts = kInOrder ? Traits::kConsumers : 1;  // of a tile, which it adds
-  constexpr int kBytes = Traits::kDqBytes / Traits::kConsumers;
-  constexpr int kFloats = Traits::kBr * Traits::kQkColumns / Traits::kConsumers;
+  constexpr int kShares = kInOrder ? 1 : Traits::kConsumers;
+  constexpr int kEvery = kInOrder ? Traits::kDqAdders : 1;  // an adder takes each kEvery-th tile
+  constexpr int kBytes = Traits::kDqBytes / kShares;
   const DqOrder<Traits> order(p);
-  const int offset = kInOrder ? 0 : adder * kFloats;
+  const int offset = kInOrder ? 0 : adder * (Traits::kBr * Traits::kQkColumns / kShares);
   const bool sends = !kInOrder || arch::thread_index() % arch::kWarpSize == 0;
   const std::uint32_t dq = arch::shared_address(smem.dq() + offset);
   smem.await_zero_filled();
@@ -213,26 +210,16 @@ ATTILE_DEVICE void add_staged_dq(const TmaBackwardParams<Traits>& p, int kv_bloc
       arch::fence_async_proxy_global();  // TMA adds to what others' TMA has added before
     }
     if (!sends) continue;
-    const int parity = step / kEvery & 1;
-    int first = 0;
-    if constexpr (kParts == 2) {
-      first = arch::earlier_phase(smem.dq_staged(0, step), smem.dq_staged(1, step), parity);
+    arch::mbarrier_wait(smem.dq_staged(adder), step / kEvery & 1);
+    arch::fence_async_proxy();  // TMA reads what the consumers have staged
+    if (writes) {
+      arch::bulk_store(accum, dq, kBytes);
+    } else {
+      arch::bulk_add(accum, dq, kBytes);
     }
-    ATTILE_UNROLL
-    for (int i = 0; i < kParts; ++i) {
-      const int part = (first + i) % kParts;
-      const int consumer = kInOrder ? part : adder;
-      arch::mbarrier_wait(smem.dq_staged(consumer, step), parity);
-      arch::fence_async_proxy();  // TMA reads what the consumer has staged
-      if (writes) {
-        arch::bulk_store(accum + part * kFloats, dq + part * kBytes, kBytes);
-      } else {
-        arch::bulk_add(accum + part * kFloats, dq + part * kBytes, kBytes);
-      }
-      arch::bulk_commit();
-      arch::bulk_wait_read<0>();
-      arch::mbarrier_arrive(smem.dq_read(consumer));
-    }
+    arch::bulk_commit();
+    arch::bulk_wait_read<0>();
+    arch::mbarrier_arrive(smem.dq_read(adder));
     if constexpr (kInOrder) {
       arch::bulk_wait<0>();  // it is added before the next kv tile may add
       order.release(at, at.kv_tile());

@@ -287,11 +287,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// Bytes of the query head and the first row of a tile of dS (BackwardMemory::dq_rows).
   static constexpr std::size_t kDqRowsBytes = 4 * sizeof(int);
   /// Pairs of barriers between those of the pipelines and the two pairs of the semaphore warps
-  /// (`dq_acquired`, `dq_added`): of the slots of dS and P, or of the steps and of staged dQ, for
-  /// which three consumers have up to nine barriers.
-  static constexpr int kBarrierPairs = kProductPerWarpgroup ? kDsTiles + kPBuffers
-                                       : kConsumers == 3    ? 5
-                                                            : 4;
+  /// (`dq_acquired`, `dq_added`): of the slots of dS and P, or of the steps and of staged dQ.
+  static constexpr int kBarrierPairs = kProductPerWarpgroup ? kDsTiles + kPBuffers : 4;
   /// All barriers: of pipelines, slots and semaphore warps, of the zero fill, and of the elements.
   static constexpr int kElementBarrier = 4 + 4 * kStages + 2 * (kBarrierPairs + 2) + 1;
   static constexpr int kBarriers = kElementBarrier + 2 * kElementStages;

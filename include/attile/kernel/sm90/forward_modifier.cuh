@@ -4,6 +4,7 @@
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/index.h>
+#include <attile/core/sequences.h>
 #include <attile/core/tile_modifier.h>
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
@@ -47,10 +48,12 @@ ATTILE_DEVICE auto tile_modifier(const TmaForwardParams<Traits>& p,
 
 /// Says whether nothing is done to the scores of a full tile, and their coordinates are not made.
 /// Where sequences have lengths of their own the compiler would read these ahead of the branch, as
-/// soon as S is made, which took 1 to 2 % of the time (H200, bench/log/tuning-sequences.md).
+/// soon as S is made, which took 1 to 2 % of the time (H200, bench/log/tuning-sequences.md). Rows of
+/// a cache gain nothing from it.
 template <class Traits>
-inline constexpr bool kSkipsFull = !Problem<Traits>::kUniform && !Traits::kListsBlocks &&
-                                   kIsIdentity<typename Traits::ScoreModType>;
+inline constexpr bool kSkipsFull =
+    !Problem<Traits>::kUniform && !kIsForwardOnly<typename Traits::SequencesType> &&
+    !Traits::kListsBlocks && kIsIdentity<typename Traits::ScoreModType>;
 
 /// Makes dropout(P) of P, a left operand of 16 bits, with kMasksP. V of the tile has arrived, and
 /// with it the columns. Scope    all lanes of a warp.

@@ -38,10 +38,4 @@ inline void mbarrier_publish() { sim::mbarrier_publish(); }
   sim::mbarrier_wait(barrier, parity, at);
 }
 
-/// Says either, in turn: it is a hint.
-inline int earlier_phase(Mbarrier*, Mbarrier*, int) {
-  static unsigned calls = 0;
-  return static_cast<int>(calls++ % 2);
-}
-
 }  // namespace attile::arch
