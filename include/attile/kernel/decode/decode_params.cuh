@@ -98,8 +98,8 @@ struct DecodeParams : Problem<Traits> {
         loads_late(may_load_late(args) && is_crowded) {}
 
   /// Whether loads may be late: of 16 bits, for which that has been measured.
-  static constexpr bool kMayLoadLate = sizeof(typename Traits::ElementType) == 2 &&
-                                       !Fp8<typename Traits::K>;
+  static constexpr bool kMayLoadLate =
+      sizeof(typename Traits::ElementType) == 2 && !Fp8<typename Traits::K>;
 
   /// Returns the most blocks that have work. Where all row tiles may be alike it is their runs:
   /// more blocks than runs would leave it to chance which multiprocessors get two of these, unless

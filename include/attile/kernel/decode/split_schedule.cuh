@@ -35,8 +35,8 @@ struct SplitPart {
 
   // Of a row tile that is split:
   int parts = 1;
-  /// With kFixed, how many parts the first one has before it among those that are merged with it:
-  /// so that which parts are merged at a time does not depend on what the call's other rows see.
+  /// With kFixed, how many parts the first one has before it among those that it is merged with, so
+  /// that this does not depend on what the call's other rows see.
   int parts_before = 0;
   int runs = 1;       ///< that have parts of the row tile, each of another block
   int first_run = 0;  ///< of these; its ticket counts them
@@ -46,9 +46,8 @@ struct SplitPart {
   int first_part_slot = 0, second_part_slot = 0, slot_step = 0;
 };
 
-/// Returns whether x holds for any thread of the block, by named barrier 15, which nobody else
-/// uses: key groups have 1 to 14. What one thread has acquired before counts for all of them
-/// afterwards. Scope    all threads of the block.
+/// Returns whether x holds for any thread of the block. Named barrier 15 is its own: key groups have
+/// 1 to 14. What one thread has acquired before counts for all afterwards. Scope    all threads.
 template <class Traits>
 ATTILE_DEVICE bool any_thread(bool x) {
   return arch::barrier_any(15, Traits::kThreads, x);
