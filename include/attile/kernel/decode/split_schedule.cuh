@@ -32,7 +32,6 @@ struct SplitPart {
   int units = 1;       ///< of the row tile
   int from = 0;        ///< the part's first unit, counted from first_unit on
   int run = 0;         ///< the run that the part belongs to
-
   // Of a row tile that is split:
   int parts = 1;
   /// With kFixed, how many parts the first one has before it among those that it is merged with, so
@@ -46,8 +45,8 @@ struct SplitPart {
   int first_part_slot = 0, second_part_slot = 0, slot_step = 0;
 };
 
-/// Returns whether x holds for any thread of the block. Named barrier 15 is its own: key groups have
-/// 1 to 14. What one thread has acquired before counts for all afterwards. Scope    all threads.
+/// Returns whether x holds for any thread of the block. Named barrier 15 is its own.
+/// What one thread has acquired before counts for all. Scope    all threads of the block.
 template <class Traits>
 ATTILE_DEVICE bool any_thread(bool x) {
   return arch::barrier_any(15, Traits::kThreads, x);

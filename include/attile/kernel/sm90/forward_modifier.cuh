@@ -48,8 +48,8 @@ ATTILE_DEVICE auto tile_modifier(const TmaForwardParams<Traits>& p,
 
 /// Says whether nothing is done to the scores of a full tile, and their coordinates are not made.
 /// Where sequences have lengths of their own the compiler would read these ahead of the branch, as
-/// soon as S is made, which took 1 to 2 % of the time (H200, bench/log/tuning-sequences.md). It does
-/// not pay for rows of a cache.
+/// soon as S is made, which took 1 to 2 % of the time (H200, bench/log/tuning-sequences.md). For
+/// rows of a cache that does not pay.
 template <class Traits>
 inline constexpr bool kSkipsFull =
     !Problem<Traits>::kUniform && !kIsForwardOnly<typename Traits::SequencesType> &&
