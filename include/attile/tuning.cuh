@@ -141,8 +141,12 @@ struct Sm90Forward {
       ((kShortSet && max(D, Dv) <= 192) ||
        (is_long(kTileSet) && !has_elements(kTileSet) && max(D, Dv) <= 128 &&
         (max(D, Dv) > 96 || !kIsIdentity<S>)));
-  static constexpr bool kCounts = ((kUnevenRows<M> && kShortSet) || kCausalCounts) &&
-                                  Args::SequencesType::kUniform && !E::kAllFp8;
+  /// With dropout `KeyPadding` keeps the warp that would count for dropout's columns.
+  static constexpr bool kUnevenCounts =
+      kUnevenRows<M> && kShortSet &&
+      !(std::is_same_v<M, KeyPadding> && Args::DropoutType::kEnabled);
+  static constexpr bool kCounts =
+      (kUnevenCounts || kCausalCounts) && Args::SequencesType::kUniform && !E::kAllFp8;
   static constexpr Sm90Tiles kTiles =
       E::kAllFp8 ? fitted<M>(sm90_fp8_forward_tiles(D, Dv, E::kFp8Sums == Fp8Sums::kPromoted,
                                                     kFast && !Args::DropoutType::kEnabled, kBare))

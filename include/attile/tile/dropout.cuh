@@ -268,7 +268,7 @@ template <class Registers, class Sampler>
 class KeepSigns : public SignedP {
  public:
   KeepSigns() = default;
-  ATTILE_DEVICE KeepSigns(const TileCoord& coord, const Sampler& sampler) : sampler_(sampler) {}
+  ATTILE_DEVICE KeepSigns(const TileCoord&, const Sampler& sampler) : sampler_(sampler) {}
 
   /// Calls f(r, c, keep) for each score. Units    coord: as for KeepGroups.
   /// Scope    all lanes of a warp.

@@ -98,9 +98,12 @@ struct LastKvBlocks<false> {};
 /// with all of them sorted, and the other blocks wait for no order. With half of the blocks at 8k a
 /// pass takes 0.96 to 0.99 of the time, with a tenth at 32k 0.99 to 1.00 (H200, 2026-11-26,
 /// bench/log/tuning-policies.md).
+/// Of heads with more blocks than twice that, a part of one is sorted: sorting takes the square.
 constexpr std::int64_t sorted_kv_blocks(std::int64_t all, int kv_tiles) {
   constexpr int kSorted = kDeviceBlocks + kDeviceBlocks / 2;
-  return kv_tiles == 0 ? 0 : min<std::int64_t>(round_up(kSorted, kv_tiles), all);
+  if (kv_tiles == 0) return 0;
+  const int last = kv_tiles <= 2 * kSorted ? round_up(kSorted, kv_tiles) : kSorted;
+  return min<std::int64_t>(last, all);
 }
 
 }  // namespace attile
