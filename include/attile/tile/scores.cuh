@@ -107,8 +107,8 @@ ATTILE_DEVICE And<A, B> intervals_of(const And<A, B>& mask) { return mask; }
 /// Scope    all lanes.
 template <class Registers, class Coord, IntervalMask M>
 ATTILE_DEVICE bool shows_all(const Coord& coord, const M& mask) {
-  const ScoreIndex first = coord.at(Registers::row(0), coord.col0);
-  const ScoreIndex last = coord.at(Registers::row(Registers::kRegRows - 1), coord.col0);
+  const ScoreIndex first = coord.at(Registers::row(0), 0);
+  const ScoreIndex last = coord.at(Registers::row(Registers::kRegRows - 1), 0);
   bool shown = last.row < coord.extent.q_len;
   if (shown) {
     const Interval rows{first.row, last.row + 1};
@@ -121,17 +121,21 @@ ATTILE_DEVICE bool shows_all(const Coord& coord, const M& mask) {
 /// Sets S = -inf where the mask or the extent hides the score.
 ///   tile::hide(s_frag, tile::TileCoord{batch, head, row0, col0, {q_len, kv_len}}, Causal{});
 /// The mask is called only for scores inside the extent, so that it never reads memory past a
-/// length.
+/// length. Of a mask that reads no memory only the part that intervals do not say is asked where
+/// these show a whole tile; others lack registers for that way beside the others.
 template <class Registers, class Coord, class M>
 ATTILE_DEVICE void hide(Registers& scores, const Coord& coord, const M& mask) {
   const auto hide_one = [&](int r, int c, bool shown) {
     if (!shown) scores.at(r, c) = -kInf;
   };
   if constexpr (IntervalMask<M>) return hide_outside_intervals(scores, coord, mask);
-  const auto& intervals = intervals_of<Coord::kOneHead>(mask);
-  if (shows_all<Registers>(coord, intervals.first)) {
-    for_each_shown<false, false, Registers>(coord, intervals.second, hide_one);
-  } else if (coord.col0 + Registers::kCols <= coord.extent.kv_len) {
+  if constexpr (!kHasTileMask<M>) {
+    const auto& intervals = intervals_of<Coord::kOneHead>(mask);
+    if (shows_all<Registers>(coord, intervals.first)) {
+      return for_each_shown<false, false, Registers>(coord, intervals.second, hide_one);
+    }
+  }
+  if (coord.col0 + Registers::kCols <= coord.extent.kv_len) {
     for_each_shown<true, false, Registers>(coord, mask, hide_one);
   } else {
     for_each_shown<true, true, Registers>(coord, mask, hide_one);
