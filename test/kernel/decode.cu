@@ -158,6 +158,24 @@ struct Generation {
   }
 };
 
+/// A call for such a batch, with scratch memory of its own.
+struct GenerationCall {
+  Args<attile::Paged> args;
+  attile::WorkspaceSize size = attile::decode_workspace_size<kDim>(args);
+  DecodeWorkspace workspace{size.bytes};
+
+  GenerationCall(const Generation& generation, Splits splits) : args(generation.args(splits)) {
+    REQUIRE(bool(size));
+    workspace.reset();
+  }
+  cudaError_t reset(cudaStream_t stream) const {
+    return attile::reset_workspace(workspace.get(), size.bytes, stream);
+  }
+  cudaError_t operator()(cudaStream_t stream) const {
+    return attile::decode<kDim>(workspace.get(), size.bytes, args, stream);
+  }
+};
+
 TEST_CASE("decode.a captured graph replays with other lengths") {
   constexpr int kCalls = 3;  // of a graph, each behind the one before
   const std::vector<int> captured{100, 1, 0, 700, 16, 17};
@@ -169,21 +187,14 @@ TEST_CASE("decode.a captured graph replays with other lengths") {
       captured};
   const Generation generation;
   for (const Splits splits : {Splits::none(), Splits::fill(), Splits::fixed(kFixedKeys)}) {
-    const auto args = generation.args(splits);
-    const attile::WorkspaceSize size = attile::decode_workspace_size<kDim>(args);
-    REQUIRE(bool(size));
-    const DecodeWorkspace workspace(size.bytes);
-    workspace.reset();
-    const auto call = [&](cudaStream_t stream) {
-      return attile::decode<kDim>(workspace.get(), size.bytes, args, stream);
-    };
+    const GenerationCall call(generation, splits);
     generation.set(captured, 10);
     cudaStream_t stream;
     cudaGraph_t graph;
     cudaGraphExec_t executable;
     REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
     REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
-    cudaError_t error = attile::reset_workspace(workspace.get(), size.bytes, stream);
+    cudaError_t error = call.reset(stream);
     for (int i = 0; i < kCalls && error == cudaSuccess; ++i) error = call(stream);
     REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
     REQUIRE(error == cudaSuccess);
@@ -228,21 +239,14 @@ TEST_CASE("decode.the kernel ahead may write lengths") {
       {300, 4000, 700, 1, 0, 0}, {4000, 4000, 4000, 4000, 4000, 4000}};
   const Generation generation;
   for (const Splits splits : {Splits::none(), Splits::fill(), Splits::fixed(kFixedKeys)}) {
-    const auto args = generation.args(splits);
-    const attile::WorkspaceSize size = attile::decode_workspace_size<kDim>(args);
-    REQUIRE(bool(size));
-    const DecodeWorkspace workspace(size.bytes);
-    workspace.reset();
-    const auto call = [&] {
-      return attile::decode<kDim>(workspace.get(), size.bytes, args, nullptr);
-    };
+    const GenerationCall call(generation, splits);
     for (std::size_t i = 0; i < 4 * lengths.size(); ++i) {
       INFO("splits " << static_cast<int>(splits.kind) << ", call " << i);
       const std::vector<int>& before = lengths[i % lengths.size()];
       const std::vector<int>& after = lengths[(i * i + 1) % lengths.size()];
       // The page table is that of the lengths which are written. Earlier ones are longer, or not.
       generation.set(after, 5);
-      REQUIRE(call() == cudaSuccess);
+      REQUIRE(call(nullptr) == cudaSuccess);
       const auto want = generation.results();
       const Device<int> written(after), earlier(before);
       REQUIRE(cudaMemcpy(generation.seqused.get(), earlier.get(), earlier.bytes(),
@@ -250,7 +254,7 @@ TEST_CASE("decode.the kernel ahead may write lengths") {
       generation.clear_outputs();
       REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
       write_late<<<1, Generation::kBatch>>>(generation.seqused.get(), written.get(), 50000);
-      REQUIRE(call() == cudaSuccess);
+      REQUIRE(call(nullptr) == cudaSuccess);
       CHECK(generation.results() == want);
     }
   }

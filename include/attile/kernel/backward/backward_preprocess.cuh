@@ -271,7 +271,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, kPreprocessB
     float step_lse = row_lse, step_delta = delta;
     if constexpr (Traits::kSignsP) {
       const float half = 0.5f * p.sampler().keep_scale();
-      step_lse -= std::log(half);
+      step_lse -= arch::log(half);
       step_delta /= half;
     }
     p.row_lse[at] = Traits::kLog2Lse ? p.log2_lse.of(step_lse) : step_lse;

@@ -11,6 +11,7 @@
 #include <attile/kernel/backward/backward_params.cuh>
 #include <attile/kernel/backward/dq_mode.h>
 #include <attile/kernel/problem/find_slot.cuh>
+#include <attile/tile/warp_sum.cuh>
 
 #include <cstdint>
 
@@ -241,10 +242,7 @@ ATTILE_DEVICE void sort_last_kv_blocks(const BackwardParams<Traits>& p) {
       const bool is_before = other.tile != own.tile ? other.tile < own.tile : i < number;
       before += other.steps != own.steps ? other.steps > own.steps : is_before;
     }
-    ATTILE_UNROLL
-    for (int mask = 1; mask < arch::kWarpSize; mask *= 2) {
-      before += arch::shuffle_xor(before, mask);
-    }
+    before = tile::warp_sum(before);
     if (thread % arch::kWarpSize == 0) p.sorted_blocks[before] = unsorted_kv_block(p, number);
   }
 }
