@@ -73,9 +73,11 @@ def architecture(major, minor):
     return f"{major}{minor}{'a' if major >= 9 else ''}"
 
 
-def compile_flags(arch, include=ROOT / "include"):
+def compile_flags(code, include=ROOT / "include"):
+    """`code` is what nvcc compiles for: sm_X, or compute_X, whose PTX the driver translates."""
+    arch = code.replace("sm_", "compute_")
     return ["-std=c++20", "-O3", "-Xcompiler=-fPIC,-fvisibility=hidden",
-            f"-gencode=arch=compute_{arch},code=sm_{arch}", f"-I{include}"]
+            f"-gencode=arch={arch},code={code}", f"-I{include}"]
 
 
 def kernel_macros(kernel):
@@ -129,9 +131,9 @@ def run_measured(command, log):
 class Builder:
     """Libraries in `folder`, one subfolder for each content, of the headers in `include`."""
 
-    def __init__(self, folder, nvcc, arch, include=ROOT / "include"):
+    def __init__(self, folder, nvcc, code, include=ROOT / "include"):
         self.folder, self.nvcc = pathlib.Path(folder), nvcc
-        self.flags = compile_flags(arch, include)
+        self.flags = compile_flags(code, include)
         self.folder.mkdir(parents=True, exist_ok=True)
         version = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True)
         self.version = version.stdout.strip().splitlines()[-1]

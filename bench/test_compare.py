@@ -1115,6 +1115,11 @@ class Building(unittest.TestCase):
             seen.add(compare_build.source_hash(root))
         self.assertEqual(len(seen), 5)
 
+    def test_code_of_a_device_and_of_an_earlier_one(self):
+        self.assertIn("-gencode=arch=compute_90a,code=sm_90a", compare_build.compile_flags("sm_90a"))
+        self.assertIn("-gencode=arch=compute_80,code=compute_80",
+                      compare_build.compile_flags("compute_80"))
+
     def test_macros_and_architecture(self):
         cell = Cell("test", 1, 1, 1, 16, 192, 128, "fp16", "window", 4)
         for in_order, mode in ((False, "kAccumulate"), (True, "kInOrder")):
