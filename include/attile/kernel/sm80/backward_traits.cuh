@@ -42,9 +42,9 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
                 "attile::sm80::BackwardTraits: a block has 1 to 32 warps; choose a smaller Bc");
   static_assert(kWarps % kWarpsN == 0 && Bc % (16 * (kWarps / kWarpsN)) == 0,
                 "attile::sm80::BackwardTraits: Bc must be a multiple of 16 rows of dK and dV for "
-                "each of Warps / WarpsN groups of warps");
+                "each of warps / warps_n groups of warps");
   static_assert(Br % (16 * kWarpsN) == 0,
-                "attile::sm80::BackwardTraits: Br must be a multiple of 16 for each of the WarpsN "
+                "attile::sm80::BackwardTraits: Br must be a multiple of 16 for each of the warps_n "
                 "warps of a row");
   static constexpr int kThreads = kWarps * 32;
   /// False, because the mapping of blocks to kv blocks takes a register that spills.
@@ -64,7 +64,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr int kDqWarpsN = TuningType::dq_warps_n(Br, Bc, max(D, Dv));
   static_assert(kWarps % kDqWarpsN == 0 && Br % (16 * (kWarps / kDqWarpsN)) == 0,
                 "attile::sm80::BackwardTraits: Br must be a multiple of 16 rows of dQ for each of "
-                "Warps / DqWarpsN groups of warps");
+                "warps / dq_warps_n groups of warps");
   static constexpr int kQkColumns =
       round_up(D, std::lcm(kColumns, 16 * std::lcm(kWarpsN, kDqWarpsN)));
   static constexpr int kVColumns = round_up(Dv, std::lcm(kColumns, 16 * kWarpsN));
@@ -92,7 +92,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static_assert(
       Br * 16 * kDqWarpsN <= kThreads * kDqValues,
       "attile::sm80::BackwardTraits: a warp has at most 128 rows of dQ, 64 in fp32 and in "
-      "order, of Br / (Warps / DqWarpsN); choose a smaller Br or more warps");
+      "order, of Br / (warps / dq_warps_n); choose a smaller Br or more warps");
   static constexpr int kDqCols = KTile::kCols;
   static constexpr int kDqParts = [] {
     int parts = ceil_div(Br * kDqCols, kThreads * kDqValues);

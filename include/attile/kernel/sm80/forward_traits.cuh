@@ -46,7 +46,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kWarpsN = TuningType::kWarpsN;
   static_assert(
       kWarps % kWarpsN == 0,
-      "attile::sm80::ForwardTraits: the warps must be a multiple of the WarpsN warps of a "
+      "attile::sm80::ForwardTraits: the warps must be a multiple of the warps_n warps of a "
       "row");
   static constexpr int kGroupsOfWarps = max(kWarps / kWarpsN, 1);
   static_assert(Br % (16 * kGroupsOfWarps) == 0,
@@ -56,7 +56,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
                 "attile::sm80::ForwardTraits: Br must be a multiple of the warps, which write as "
                 "many rows of O each");
   static_assert(Bc % (16 * kWarpsN) == 0,
-                "attile::sm80::ForwardTraits: Bc must be a multiple of 16 for each of the WarpsN "
+                "attile::sm80::ForwardTraits: Bc must be a multiple of 16 for each of the warps_n "
                 "warps of a row");
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kBlocksPerSm = blocks_of(TuningType::kBlocksPerSm, kWarps);
