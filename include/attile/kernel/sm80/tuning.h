@@ -12,11 +12,13 @@ namespace attile::sm80 {
 /// and dS to TF32 where they are multiplied. Sums, the softmax and delta stay fp32.
 using tile::Products;
 
-/// Says how a kernel reads the data of a score modifier: as the modifier's tiles do, each thread
-/// for its scores; a word for each column, where its values say that there is nothing else
-/// (reads_columns); or elements of 16 bits by asynchronous copies of tiles, which takes_elements
-/// says of the values.
-enum class ModifierReads { kAny, kColumns, kElements };
+/// Says how a kernel reads the data of a score modifier. All but kAny ask something of the
+/// modifier's values (check_reads).
+enum class ModifierReads {
+  kAny,       ///< each thread for its scores, as the modifier's tiles do (core/tile_modifier.h)
+  kColumns,   ///< a word for each column, where the modifier reads nothing else
+  kElements,  ///< elements of 16 bits, by asynchronous copies of tiles
+};
 
 template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType>
 struct ForwardTraits;
@@ -74,14 +76,14 @@ template <TuningValues kValues = TuningValues{}>
 using Tuning = TuningOf<kValues.warps, kValues.warps_n, kValues.blocks_per_sm, kValues.products,
                         kValues.reads>;
 
-/// Returns the warps of a block with Br rows of Q, as Tuning says.
+/// Returns the warps of a block with Br rows of Q, as TuningValues says.
 constexpr int warps_of(int tuned, int br, int dim, int element_bytes) {
   if (tuned > 0) return tuned;
   return br % 32 == 0 && dim <= 128 && element_bytes == 2 ? br / 32 : br / 16;
 }
 
-/// Returns the resident blocks of that many warps, as Tuning says: 255 registers a thread at most,
-/// and 64 K registers on a multiprocessor.
+/// Returns the resident blocks of that many warps, as TuningValues says: 255 registers a thread at
+/// most, and 64 K registers on a multiprocessor.
 constexpr int blocks_of(int tuned, int warps) {
   if (tuned > 0) return tuned;
   return warps < 8 ? 8 / warps : 1;
