@@ -18,8 +18,9 @@
 namespace attile::sm80 {
 
 /// Holds every constant of a backward pass with the matrix instructions of compute capability 8.0.
-/// Br, Bc  rows of Q and of K, V in a tile, multiples of 16; see BackwardTuning.
+/// Br, Bc  rows of Q and of K, V in a tile, multiples of 16; see BackwardTuningValues.
 /// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
+/// E, P    Elements and PolicyBundle, as for KernelTraits.
 template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode = DqMode::kAccumulate,
           class TuningType = BackwardTuning<>>
 struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> {
@@ -47,9 +48,10 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
                 "attile::sm80::BackwardTraits: Br must be a multiple of 16 for each of the warps_n "
                 "warps of a row");
   static constexpr int kThreads = kWarps * 32;
-  /// False, because the mapping of blocks to kv blocks takes a register that spills.
+  /// False (KernelTraits), because the mapping of blocks to kv blocks takes a register that spills.
   static constexpr bool kHeadsInFlight = false;
   static constexpr int kDqThreads = kThreads;  ///< threads of the kernel that writes dQ
+  /// Threads whose values of the fp32 sum of dQ are contiguous in device memory (dq_accum_offset).
   static constexpr int kDqContiguousThreads = kDqThreads;
   static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
   static constexpr int kStages = TuningType::kStages;
@@ -86,8 +88,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   using ScoreRegisters = tile::MmaTile<Bc, Br, kWarps, kWarpsN>;
   using DkRegisters = tile::MmaTile<Bc, KTile::kCols, kWarps, kWarpsN>;
   using DvRegisters = tile::MmaTile<Bc, VTile::kCols, kWarps, kWarpsN>;
-  /// dQ is computed in parts of at most 64 values a thread, 32 in fp32 and in order: dK and dV
-  /// leave no room for more.
+  /// dQ is computed in kDqParts parts of its kDqCols columns, each of at most 64 values a thread,
+  /// 32 in fp32 and in order: dK and dV leave no registers for more.
   static constexpr int kDqValues = sizeof(T) == 4 || kMode == DqMode::kInOrder ? 32 : 64;
   static_assert(
       Br * 16 * kDqWarpsN <= kThreads * kDqValues,
@@ -100,9 +102,10 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
     return parts;
   }();
   using DqRegisters = tile::MmaTile<Br, kDqCols / kDqParts, kWarps, kDqWarpsN>;
-  /// Returns the origin that a thread's DqRegisters count from.
+  /// Returns the origin that a thread's DqRegisters count from: here that of the tile.
   ATTILE_DEVICE static TileOrigin dq_origin(int) { return {}; }
 
+  /// Bytes of one statistic, LSE or delta, of a tile of rows.
   static constexpr std::size_t kStatBytes = sizeof(float) * Br;
   static constexpr ModifierReads kReads = TuningType::kReads;
   static Check check_reads(const typename P::ScoreModType& mod) {
