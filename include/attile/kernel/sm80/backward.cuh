@@ -54,9 +54,10 @@ struct QueryStage {
     // The statistics, by vectors of 16 bytes: those of LSE, and with numbers from kVectors on those
     // of delta, which follows it in shared memory.
     constexpr int kVectors = Traits::kBr / 4;
-    const std::int64_t row = p.scratch_row(at);
+    const std::int64_t first_row = p.scratch_row(at);
     for (int i = arch::thread_index(); i < 2 * kVectors; i += kThreads) {
-      const float* const from = i < kVectors ? p.row_lse + row : p.delta + row - Traits::kBr;
+      const float* const from =
+          i < kVectors ? p.row_lse + first_row : p.delta + first_row - Traits::kBr;
       arch::async_copy_16(arch::shared_address(lse + i * 4), from + i * 4, true);
     }
     if constexpr (Traits::kReads == ModifierReads::kElements) {
