@@ -13,8 +13,9 @@ constexpr int kHeads = 16, kLen = 1000, kDim = 64;
 template <int Br, int Bc>
 using Kernel = attile::ForwardTraits<Br, Bc, kDim, __half, attile::Causal>;
 template <int Br, int Bc, int kThreads>
-using Portable = attile::ForwardTraits<Br, Bc, kDim, __half, attile::Causal, attile::NoScoreMod,
-                                       attile::NoDropout, kDim, attile::portable::Tuning<kThreads>>;
+using Portable = attile::ForwardTraits<
+    Br, Bc, kDim, __half, attile::Causal, attile::NoScoreMod, attile::NoDropout, kDim,
+    attile::portable::Tuning<attile::portable::TuningValues{.threads = kThreads}>>;
 
 template <class Traits>
 std::vector<float> run(const __half* q, const __half* k, const __half* v) {

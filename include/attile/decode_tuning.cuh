@@ -12,7 +12,7 @@ namespace attile {
 
 namespace detail {
 
-/// Holds the tiles of the sm80 decode kernel, and its tuning (sm80::DecodeTuning).
+/// Holds the tiles of the sm80 decode kernel, and its tuning (sm80::DecodeTuningValues).
 struct Sm80DecodeTiles {
   int bc, warps, key_groups, stages, blocks, q_stages = 2;
   bool pairs = false;
@@ -85,8 +85,12 @@ struct Sm80Decode {
   static constexpr bool kPairs = kTiles.pairs && kIsIdentity<typename Args::ScoreModType>;
   using type = sm80::DecodeTraits<
       kTiles.br(), kTiles.bc, D, typename Args::Elements, typename Args::Policies, Dv,
-      sm80::DecodeTuning<kTiles.warps, kTiles.key_groups, kTiles.stages, kTiles.blocks,
-                         sm80::Products::k3xTf32, kTiles.q_stages, kPairs>>;
+      sm80::DecodeTuning<sm80::DecodeTuningValues{.warps = kTiles.warps,
+                                                  .key_groups = kTiles.key_groups,
+                                                  .stages = kTiles.stages,
+                                                  .blocks_per_sm = kTiles.blocks,
+                                                  .q_stages = kTiles.q_stages,
+                                                  .pairs = kPairs}>>;
   static_assert(type::kSharedBytes <= kSharedKb * 1024,
                 "attile: the default tiles of a decode kernel do not fit the shared memory");
 };

@@ -63,7 +63,7 @@ inline constexpr bool kHasFastTiles =
      (detail::kHasTiles<typename Args::ScoreModType, StandardMath> &&
       !kMayHide<typename Args::ScoreModType>));
 
-/// Holds the tiles of the sm80 forward kernel, and its tuning (sm80::Tuning).
+/// Holds the tiles of the sm80 forward kernel, and its tuning (sm80::TuningValues).
 struct Sm80ForwardTiles {
   int br, bc, warps, warps_n, blocks_per_sm;
 };
@@ -346,7 +346,7 @@ inline constexpr bool kHasBackwardDiagonals =
         Args::SequencesType::kUniform &&
     !BlockListMask<typename Args::MaskType>;
 
-/// Holds the tiles of the sm80 backward kernels, and their tuning (sm80::BackwardTuning).
+/// Holds the tiles of the sm80 backward kernels, and their tuning (sm80::BackwardTuningValues).
 struct Sm80BackwardTiles {
   int br, bc, warps, warps_n, dq_warps_n, blocks_per_sm, stages;
 };

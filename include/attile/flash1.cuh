@@ -58,10 +58,14 @@ struct Default {
       attile::detail::fitted<typename Args::MaskType>(backward_tiles(D > Dv ? D : Dv));
   using E = typename Args::Elements;
   using P = typename Args::Policies;
-  using Forward = ForwardTraits<kForward.br, kForward.bc, D, E, P, NoScoreMod, NoDropout, Dv,
-                                portable::Tuning<kForward.threads, kForward.blocks_per_sm>>;
-  using Backward = BackwardTraits<kBackward.br, kBackward.bc, D, E, P, NoScoreMod, NoDropout, Dv,
-                                  portable::Tuning<kBackward.threads, kBackward.blocks_per_sm>>;
+  using Forward =
+      ForwardTraits<kForward.br, kForward.bc, D, E, P, NoScoreMod, NoDropout, Dv,
+                    portable::Tuning<portable::TuningValues{
+                        .threads = kForward.threads, .blocks_per_sm = kForward.blocks_per_sm}>>;
+  using Backward =
+      BackwardTraits<kBackward.br, kBackward.bc, D, E, P, NoScoreMod, NoDropout, Dv,
+                     portable::Tuning<portable::TuningValues{
+                         .threads = kBackward.threads, .blocks_per_sm = kBackward.blocks_per_sm}>>;
 };
 
 /// Returns the arguments for FlashAttention-2's backward kernels, with m as LSE.

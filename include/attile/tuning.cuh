@@ -39,17 +39,21 @@ template <class Args, int D, int Dv, int kSharedKb>
 struct PortableForward {
   static constexpr Tiles kTiles =
       fitted<typename Args::MaskType>(portable_forward_tiles(max(D, Dv), kSharedKb));
-  using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
-                         portable::Tuning<kTiles.threads, kTiles.blocks_per_sm, kTiles.prefetch>>;
+  using type =
+      ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
+                portable::Tuning<portable::TuningValues{.threads = kTiles.threads,
+                                                        .blocks_per_sm = kTiles.blocks_per_sm,
+                                                        .prefetch = kTiles.prefetch}>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>
 struct PortableBackward {
   static constexpr Tiles kTiles =
       fitted<typename Args::MaskType>(portable_backward_tiles(max(D, Dv), kSharedKb));
-  using type = portable::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::Elements,
-                                        typename Args::Policies, Dv, kMode,
-                                        portable::Tuning<kTiles.threads, kTiles.blocks_per_sm>>;
+  using type = portable::BackwardTraits<
+      kTiles.br, kTiles.bc, D, typename Args::Elements, typename Args::Policies, Dv, kMode,
+      portable::Tuning<portable::TuningValues{.threads = kTiles.threads,
+                                              .blocks_per_sm = kTiles.blocks_per_sm}>>;
 };
 
 /// Says how an sm80 kernel with a set of tiles reads a score modifier's data.
@@ -74,8 +78,10 @@ struct Sm80Forward {
                                Fp8<typename Args::Elements::K>,
                                Args::Elements::kFp8Queries&& kSharedKb >= 163, kTall));
   using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
-                         sm80::Tuning<kTiles.warps, kTiles.warps_n, kTiles.blocks_per_sm,
-                                      sm80::Products::k3xTf32, reads_of(kTileSet)>>;
+                         sm80::Tuning<sm80::TuningValues{.warps = kTiles.warps,
+                                                         .warps_n = kTiles.warps_n,
+                                                         .blocks_per_sm = kTiles.blocks_per_sm,
+                                                         .reads = reads_of(kTileSet)}>>;
 };
 
 /// Says whether later rows see more keys: under a causal mask, also beside another one.
@@ -207,8 +213,12 @@ struct Sm80Backward {
           : sm80_backward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>, kLarger));
   using type = sm80::BackwardTraits<
       kTiles.br, kTiles.bc, D, typename Args::Elements, typename Args::Policies, Dv, kMode,
-      sm80::BackwardTuning<kTiles.warps, kTiles.warps_n, kTiles.dq_warps_n, kTiles.blocks_per_sm,
-                           kTiles.stages, sm80::Products::k3xTf32, reads_of(kTileSet)>>;
+      sm80::BackwardTuning<sm80::BackwardTuningValues{.warps = kTiles.warps,
+                                                      .warps_n = kTiles.warps_n,
+                                                      .dq_warps_n = kTiles.dq_warps_n,
+                                                      .blocks_per_sm = kTiles.blocks_per_sm,
+                                                      .stages = kTiles.stages,
+                                                      .reads = reads_of(kTileSet)}>>;
 };
 
 /// Says whether there are sm80 kernels with a set of tiles, beside those of kAny: up to 128

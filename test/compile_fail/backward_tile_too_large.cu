@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// promises: attile::BackwardTraits: the tiles of Q, dO, K, V, P and dS take more than the 232448
+// promises: attile::portable::BackwardTraits: the tiles of Q, dO, K, V, P and dS
+// promises: take more than the 232448 bytes of shared memory
 #include <attile/backward.cuh>
 
 attile::BackwardTraits<128, 128, 128, float, attile::NoMask, attile::NoScoreMod, attile::NoDropout,

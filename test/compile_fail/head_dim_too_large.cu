@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// promises: attile::ForwardTraits: D must be 1 to 256
-// promises: attile::BackwardTraits: Dv must be 1 to 256
+// promises: attile::portable::ForwardTraits: D must be 1 to 256
+// promises: attile::portable::BackwardTraits: Dv must be 1 to 256
 #include <attile/attile.cuh>
 
 attile::ForwardTraits<16, 16, 264, float, attile::NoMask, attile::NoScoreMod, attile::NoDropout,

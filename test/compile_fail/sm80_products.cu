@@ -6,9 +6,10 @@
 
 using attile::sm80::Products;
 
-attile::ForwardTraits<64, 64, 64, __half, attile::NoMask, attile::NoScoreMod, attile::NoDropout, 64,
-                      attile::sm80::Tuning<0, 1, 0, Products::k1xTf32>>::Args forward;
+attile::ForwardTraits<
+    64, 64, 64, __half, attile::NoMask, attile::NoScoreMod, attile::NoDropout, 64,
+    attile::sm80::Tuning<attile::sm80::TuningValues{.products = Products::k1xTf32}>>::Args forward;
 attile::BackwardTraits<64, 64, 64, __half, attile::NoMask, attile::NoScoreMod, attile::NoDropout,
                        64, attile::DqMode::kAccumulate,
-                       attile::sm80::BackwardTuning<0, 0, 0, 1, 1, Products::k1xTf32>>::Args
-    backward;
+                       attile::sm80::BackwardTuning<attile::sm80::BackwardTuningValues{
+                           .products = Products::k1xTf32}>>::Args backward;

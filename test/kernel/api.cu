@@ -262,8 +262,9 @@ TEST_CASE("the one call runs the kernel that it names, and a tuning forces the f
     CHECK(attile::with_backward_kernel<64>(attile::BackwardArgs<float>{}, family) == "sm80");
   }
 
-  using Portable = attile::ForwardTraits<64, 64, 64, __half, Causal, NoScoreMod, NoDropout, 64,
-                                         attile::portable::Tuning<128>>;
+  using Portable = attile::ForwardTraits<
+      64, 64, 64, __half, Causal, NoScoreMod, NoDropout, 64,
+      attile::portable::Tuning<attile::portable::TuningValues{.threads = 128}>>;
   static_assert(std::string_view(Portable::kFamily) == "portable");
   const auto portable = run(std::type_identity<Portable>{});
   REQUIRE(portable.size() == named.size());
@@ -287,8 +288,9 @@ TEST_CASE("kernel_name says which kernel the one call runs") {
   CHECK(attile::kernel_name<64>(attile::ForwardArgs<float>{}) == none);
   CHECK(attile::kernel_name<64>(attile::BackwardArgs<float>{}) == none);
   CHECK(attile::decode_kernel_name<64>(attile::ForwardArgs<float>{}) == none);
-  using Portable = attile::ForwardTraits<64, 32, 60, float, Causal, attile::NoScoreMod,
-                                         attile::NoDropout, 40, attile::portable::Tuning<128>>;
+  using Portable = attile::ForwardTraits<
+      64, 32, 60, float, Causal, attile::NoScoreMod, attile::NoDropout, 40,
+      attile::portable::Tuning<attile::portable::TuningValues{.threads = 128}>>;
   static_assert(std::string_view(attile::kernel_name<Portable>()) ==
                 "portable forward, Br 64, Bc 32, D 60, Dv 40");
   CHECK(backward.find(" backward, Br ") != std::string::npos);

@@ -15,6 +15,7 @@ namespace attile_test {
 
 namespace flash1 = attile::flash1;
 using attile::portable::Tuning;
+using attile::portable::TuningValues;
 
 /// l, m and the state of the random numbers, filled with NaN, each with a guard behind it.
 class StateMemory {
@@ -64,8 +65,10 @@ struct Flash1Executor {
     using P = typename Args::Policies;
     using S = attile::NoScoreMod;
     using D = attile::NoDropout;
-    using Forward = flash1::ForwardTraits<kBr, kBc, kD, E, P, S, D, kD, Tuning<128>>;
-    using Backward = flash1::BackwardTraits<kBr, kBc, kD, E, P, S, D, kD, Tuning<128>>;
+    using Forward =
+        flash1::ForwardTraits<kBr, kBc, kD, E, P, S, D, kD, Tuning<TuningValues{.threads = 128}>>;
+    using Backward =
+        flash1::BackwardTraits<kBr, kBc, kD, E, P, S, D, kD, Tuning<TuningValues{.threads = 128}>>;
   };
   template <class Args>
   struct Defaults {

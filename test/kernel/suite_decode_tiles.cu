@@ -6,31 +6,55 @@ namespace suite_decode_tiles {
 
 using namespace attile_test;
 using attile::sm80::DecodeTuning;
+using attile::sm80::DecodeTuningValues;
 using attile::sm80::Products;
+
+// Key groups of warps, with two stages.
+using TwoGroupsOfTwo = DecodeTuning<DecodeTuningValues{.warps = 4, .key_groups = 2, .stages = 2}>;
+using FourGroupsOfOne = DecodeTuning<DecodeTuningValues{.warps = 4, .stages = 2}>;
+using OneGroupOfTwo = DecodeTuning<DecodeTuningValues{.warps = 2, .key_groups = 1, .stages = 2}>;
 
 template <int Br, int Bc, class Tuning, SplitKind kSplits, class Dim = Dims<64>>
 using Own = DecodeExecutor<Dim, DecodeTiles<Br, Bc, Tuning>, kSplits>;
 
 // One warp with one stage; many groups of one warp; one group of many warps; and between.
-using One16x16 = Own<16, 16, DecodeTuning<1, 1, 1>, SplitKind::kNone>;
-using Groups16x256 = Own<16, 256, DecodeTuning<16, 16, 2>, SplitKind::kFill>;
-using Rows128x128 = Own<128, 128, DecodeTuning<8, 1, 2>, SplitKind::kFixed>;
-using Both32x64 = Own<32, 64, DecodeTuning<4, 2, 3>, SplitKind::kFill>;
-using Both64x128 = Own<64, 128, DecodeTuning<8, 2, 4>, SplitKind::kNone>;
-using TwoBlocks16x64 = Own<16, 64, DecodeTuning<4, 4, 2, 2>, SplitKind::kFill>;
-using OneQ64x64 = Own<64, 64, DecodeTuning<4, 1, 2, 2, Products::k3xTf32, 1>, SplitKind::kFill>;
-using OneQ32x64 = Own<32, 64, DecodeTuning<4, 2, 2, 2, Products::k3xTf32, 1>, SplitKind::kFixed>;
-using D40 = Own<32, 64, DecodeTuning<4, 2, 2>, SplitKind::kFill, Dims<40>>;
-using D72 = Own<32, 32, DecodeTuning<2, 1, 2>, SplitKind::kFixed, Dims<72>>;
-using D80 = Own<16, 64, DecodeTuning<4, 4, 2>, SplitKind::kFill, Dims<80>>;
-using D96x128 = Own<32, 64, DecodeTuning<4, 2, 2>, SplitKind::kFill, Dims<96, 128>>;
-using D128x96 = Own<16, 32, DecodeTuning<2, 2, 2>, SplitKind::kFixed, Dims<128, 96>>;
-using D192x128 = Own<32, 64, DecodeTuning<4, 2, 2>, SplitKind::kNone, Dims<192, 128>>;
-using D64x256 = Own<16, 64, DecodeTuning<4, 4, 2>, SplitKind::kFill, Dims<64, 256>>;
-using Fp32D96 = Own<32, 32, DecodeTuning<2, 1, 2>, SplitKind::kFixed, SplitDims<96>>;
-using Fp32D64x40 = Own<16, 64, DecodeTuning<4, 4, 2>, SplitKind::kFill, SplitDims<64, 40>>;
-using Tf32D64 =
-    Own<32, 64, DecodeTuning<4, 2, 2, 1, Products::k1xTf32>, SplitKind::kFill, ModerateDims<64>>;
+using One16x16 =
+    Own<16, 16, DecodeTuning<DecodeTuningValues{.warps = 1, .stages = 1}>, SplitKind::kNone>;
+using Groups16x256 =
+    Own<16, 256, DecodeTuning<DecodeTuningValues{.warps = 16, .stages = 2}>, SplitKind::kFill>;
+using Rows128x128 = Own<128, 128, DecodeTuning<DecodeTuningValues{.key_groups = 1, .stages = 2}>,
+                        SplitKind::kFixed>;
+using Both32x64 =
+    Own<32, 64, DecodeTuning<DecodeTuningValues{.warps = 4, .key_groups = 2}>, SplitKind::kFill>;
+using Both64x128 =
+    Own<64, 128, DecodeTuning<DecodeTuningValues{.key_groups = 2, .stages = 4}>, SplitKind::kNone>;
+using TwoBlocks16x64 =
+    Own<16, 64, DecodeTuning<DecodeTuningValues{.warps = 4, .stages = 2, .blocks_per_sm = 2}>,
+        SplitKind::kFill>;
+using OneQ64x64 =
+    Own<64, 64,
+        DecodeTuning<DecodeTuningValues{
+            .warps = 4, .key_groups = 1, .stages = 2, .blocks_per_sm = 2, .q_stages = 1}>,
+        SplitKind::kFill>;
+using OneQ32x64 =
+    Own<32, 64,
+        DecodeTuning<DecodeTuningValues{
+            .warps = 4, .key_groups = 2, .stages = 2, .blocks_per_sm = 2, .q_stages = 1}>,
+        SplitKind::kFixed>;
+using D40 = Own<32, 64, TwoGroupsOfTwo, SplitKind::kFill, Dims<40>>;
+using D72 = Own<32, 32, OneGroupOfTwo, SplitKind::kFixed, Dims<72>>;
+using D80 = Own<16, 64, FourGroupsOfOne, SplitKind::kFill, Dims<80>>;
+using D96x128 = Own<32, 64, TwoGroupsOfTwo, SplitKind::kFill, Dims<96, 128>>;
+using D128x96 = Own<16, 32, DecodeTuning<DecodeTuningValues{.warps = 2, .stages = 2}>,
+                    SplitKind::kFixed, Dims<128, 96>>;
+using D192x128 = Own<32, 64, TwoGroupsOfTwo, SplitKind::kNone, Dims<192, 128>>;
+using D64x256 = Own<16, 64, FourGroupsOfOne, SplitKind::kFill, Dims<64, 256>>;
+using Fp32D96 = Own<32, 32, OneGroupOfTwo, SplitKind::kFixed, SplitDims<96>>;
+using Fp32D64x40 = Own<16, 64, FourGroupsOfOne, SplitKind::kFill, SplitDims<64, 40>>;
+using Tf32D64 = Own<32, 64,
+                    DecodeTuning<DecodeTuningValues{
+                        .warps = 4, .key_groups = 2, .stages = 2, .products = Products::k1xTf32}>,
+                    SplitKind::kFill, ModerateDims<64>>;
 
 const bool kRegistered = [] {
   using enum Policy;

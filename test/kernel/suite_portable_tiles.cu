@@ -7,12 +7,13 @@ namespace suite_portable_tiles {
 using namespace attile_test;
 using attile::DqMode;
 using attile::portable::Tuning;
+using attile::portable::TuningValues;
 
 using Dims64 = Dims<64>;
 using Dims192x128 = Dims<192, 128>;
 
 template <int Br, int Bc>
-using OneWarp = Tiles<Br, Bc, Tuning<32>>;
+using OneWarp = Tiles<Br, Bc, Tuning<TuningValues{.threads = 32}>>;
 
 using Default192x128 = GpuExecutor<Dims192x128>;
 using Default41 = GpuExecutor<Dims<41>>;
@@ -26,7 +27,8 @@ using Backward57x57 = GpuExecutor<Dims64, Tiles<57, 57>>;
 using Backward64x32 = GpuExecutor<Dims64, Tiles<64, 32>>;
 using Backward7x100 = GpuExecutor<Dims64, Tiles<7, 100>>;
 // A warp that prefetches: more vectors of K and V than a thread holds at once.
-using Prefetch32x64 = GpuExecutor<Dims64, Tiles<32, 64, Tuning<32, 1, true>>>;
+using Prefetch32x64 =
+    GpuExecutor<Dims64, Tiles<32, 64, Tuning<TuningValues{.threads = 32, .prefetch = true}>>>;
 using Large64 = GpuExecutor<Dims64, PortableTiles<227>>;
 using Large128 = GpuExecutor<Dims<128>, PortableTiles<227>>;
 using Large256 = GpuExecutor<Dims<256, 256, 128>, PortableTiles<227>>;

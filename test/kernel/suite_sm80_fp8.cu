@@ -10,6 +10,7 @@ namespace suite_sm80_fp8 {
 using namespace attile_test;
 using attile::sm80::BackwardTuning;
 using attile::sm80::Tuning;
+using attile::sm80::TuningValues;
 using E4m3 = __nv_fp8_e4m3;
 using E5m2 = __nv_fp8_e5m2;
 
@@ -21,7 +22,9 @@ using D128On163 = GpuExecutor<Dims<128>, Sm80Tiles<163>>;
 using D128On227 = GpuExecutor<Dims<128>, Sm80Tiles<227>>;
 using D256On227 = GpuExecutor<Dims<256, 256, 64>, Sm80Tiles<227>>;
 using D256On99 = GpuExecutor<Dims<256, 256, 64>, Sm80Tiles<99>>;
-using Line32x64 = GpuExecutor<Dims<64>, Tiles<32, 64, Tuning<4, 4>, BackwardTuning<>>>;
+using Line32x64 =
+    GpuExecutor<Dims<64>,
+                Tiles<32, 64, Tuning<TuningValues{.warps = 4, .warps_n = 4}>, BackwardTuning<>>>;
 using Own48x80D96x128 = GpuExecutor<Dims<96, 128>, Tiles<48, 80, Tuning<>, BackwardTuning<>>>;
 using Portable = GpuExecutor<Dims<128>, PortableTiles<>>;
 

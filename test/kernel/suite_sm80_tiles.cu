@@ -8,7 +8,9 @@ namespace suite_sm80_tiles {
 
 using namespace attile_test;
 using attile::sm80::BackwardTuning;
+using attile::sm80::BackwardTuningValues;
 using attile::sm80::Tuning;
+using attile::sm80::TuningValues;
 
 using Dims64 = Dims<64>;
 
@@ -23,8 +25,8 @@ using Own64x96 = Own<64, 96>;
 using Own128x128 = Own<128, 128>;
 using Own192x64 = Own<192, 64>;
 using Own48x80 = Own<48, 80>;
-using Narrow128x32 = Own<128, 32, Dims64, Tuning<8, 1, 1>>;
-using Wide64x32 = Own<64, 32, Dims<128>, Tuning<1>>;
+using Narrow128x32 = Own<128, 32, Dims64, Tuning<TuningValues{.warps = 8, .blocks_per_sm = 1}>>;
+using Wide64x32 = Own<64, 32, Dims<128>, Tuning<TuningValues{.warps = 1}>>;
 // Panels of 64, 32 and 16 columns; Q's and O's apart.
 using Own64x64D40 = Own<64, 64, Dims<40>>;
 using Own64x64D72 = Own<64, 64, Dims<72>>;
@@ -34,9 +36,10 @@ using Own64x64D128x96 = Own<64, 64, Dims<128, 96>>;
 using Own64x32D192x128 = Own<64, 32, Dims<192, 128>>;
 using Own64x64D64x256 = Own<64, 64, Dims<64, 256>>;
 // Warps that share rows: two in a line, and four.
-using Lines64x64D192x136 = Own<64, 64, Dims<192, 136>, Tuning<0, 2>>;
-using Lines32x96D256 = Own<32, 96, Dims<256, 256, 64>, Tuning<4, 2>>;
-using Line32x64 = Own<32, 64, Dims64, Tuning<4, 4>>;
+using Lines64x64D192x136 = Own<64, 64, Dims<192, 136>, Tuning<TuningValues{.warps_n = 2}>>;
+using Lines32x96D256 =
+    Own<32, 96, Dims<256, 256, 64>, Tuning<TuningValues{.warps = 4, .warps_n = 2}>>;
+using Line32x64 = Own<32, 64, Dims64, Tuning<TuningValues{.warps = 4, .warps_n = 4}>>;
 using Default128On99 = GpuExecutor<Dims<128>, Sm80Tiles<99>>;
 using Default256On227 = GpuExecutor<Dims<256, 256, 64>, Sm80Tiles<227>>;
 using Default256On163 = GpuExecutor<Dims<256, 256, 64>, Sm80Tiles<163>>;
@@ -45,16 +48,34 @@ using Default256On163 = GpuExecutor<Dims<256, 256, 64>, Sm80Tiles<163>>;
 using FloatD128 = GpuExecutor<SplitDims<128, 128, 64>, Sm80Tiles<99>>;
 using FloatD256 = GpuExecutor<SplitDims<256, 256, 128>, Sm80Tiles<163>>;
 using FloatInOrder = GpuExecutor<SplitDims<64>, Sm80Tiles<99>, attile::DqMode::kInOrder>;
-using Float32x48D96 = Own<32, 48, SplitDims<96>, Tuning<1, 1, 2>, BackwardTuning<6, 2, 3>>;
-using FloatLines = Own<32, 64, SplitDims<64, 40>, Tuning<4, 2>, BackwardTuning<4, 2, 2>>;
-using Float16x32D64x40 = Own<16, 32, SplitDims<64, 40>, Tuning<1>, BackwardTuning<2, 1, 2>>;
+using Float32x48D96 =
+    Own<32, 48, SplitDims<96>, Tuning<TuningValues{.warps = 1, .blocks_per_sm = 2}>,
+        BackwardTuning<BackwardTuningValues{.warps = 6, .warps_n = 2, .dq_warps_n = 3}>>;
+using FloatLines =
+    Own<32, 64, SplitDims<64, 40>, Tuning<TuningValues{.warps = 4, .warps_n = 2}>,
+        BackwardTuning<BackwardTuningValues{.warps = 4, .warps_n = 2, .dq_warps_n = 2}>>;
+using Float16x32D64x40 =
+    Own<16, 32, SplitDims<64, 40>, Tuning<TuningValues{.warps = 1}>,
+        BackwardTuning<BackwardTuningValues{.warps = 2, .warps_n = 1, .dq_warps_n = 2}>>;
 using attile::sm80::Products;
-using Tf32D64 =
-    GpuExecutor<ModerateDims<64>, Tiles<64, 64, Tuning<4, 1, 2, Products::k1xTf32>,
-                                        BackwardTuning<4, 2, 2, 2, 1, Products::k1xTf32>>>;
-using Tf32D128 = GpuExecutor<ModerateDims<128, 128, 64>,
-                             Tiles<64, 32, Tuning<4, 1, 2, Products::k1xTf32>,
-                                   BackwardTuning<4, 2, 2, 2, 1, Products::k1xTf32>>>;
+using Tf32D64 = GpuExecutor<
+    ModerateDims<64>,
+    Tiles<64, 64,
+          Tuning<TuningValues{.warps = 4, .blocks_per_sm = 2, .products = Products::k1xTf32}>,
+          BackwardTuning<BackwardTuningValues{.warps = 4,
+                                              .warps_n = 2,
+                                              .dq_warps_n = 2,
+                                              .blocks_per_sm = 2,
+                                              .products = Products::k1xTf32}>>>;
+using Tf32D128 = GpuExecutor<
+    ModerateDims<128, 128, 64>,
+    Tiles<64, 32,
+          Tuning<TuningValues{.warps = 4, .blocks_per_sm = 2, .products = Products::k1xTf32}>,
+          BackwardTuning<BackwardTuningValues{.warps = 4,
+                                              .warps_n = 2,
+                                              .dq_warps_n = 2,
+                                              .blocks_per_sm = 2,
+                                              .products = Products::k1xTf32}>>>;
 
 const bool kRegistered = [] {
   using enum Policy;

@@ -37,7 +37,8 @@ TEST_CASE("append.ends_whatever_device_memory_says") { check_garbled_appends(kOn
 
 using Decode =
     attile::DecodeTraits<16, 32, Generation::kD, Generation::T, attile::Causal, attile::PagedPacked,
-                         attile::NoDropout, Generation::kD, attile::sm80::DecodeTuning<2, 2, 3>>;
+                         attile::NoDropout, Generation::kD,
+                         attile::sm80::DecodeTuning<attile::sm80::DecodeTuningValues{.warps = 2}>>;
 
 TEST_CASE("append.then_attend") {
   check_generation([](const auto& append, const auto& attend) {

@@ -41,7 +41,7 @@ void forward(int heads, int q_len, int kv_len) {
       .head_dim = D,
   };
   using Traits = attile::ForwardTraits<128, 64, D, T, attile::Causal, NoScoreMod, NoDropout, D,
-                                       attile::portable::Tuning<256>>;
+                                       attile::portable::Tuning<>>;
   example::must(attile::forward<Traits>(args), "forward");
   example::must(cudaDeviceSynchronize(), "forward");
 }
@@ -69,8 +69,9 @@ void backward(int heads, int len) {
   args.q_len = args.kv_len = len;
   args.head_dim = D;
   std::size_t bytes = 0;
-  using Traits = attile::BackwardTraits<32, 64, D, T, attile::NoMask, NoScoreMod, NoDropout, D,
-                                        attile::DqMode::kTwoPass, attile::portable::Tuning<128>>;
+  using Traits = attile::BackwardTraits<
+      32, 64, D, T, attile::NoMask, NoScoreMod, NoDropout, D, attile::DqMode::kTwoPass,
+      attile::portable::Tuning<attile::portable::TuningValues{.threads = 128}>>;
   example::must(attile::backward<Traits>(nullptr, bytes, args), "backward");
   const Array<unsigned char> workspace(bytes);
   example::must(attile::backward<Traits>(workspace.get(), bytes, args), "backward");

@@ -94,7 +94,8 @@ using Kernel = attile::ForwardTraits<Br, Bc, kDim, T, attile::Causal, attile::No
 int main() {
   example::need_gpu();
   holds<Kernel<64, 64, attile::sm80::Tuning<>>>("sm80");
-  holds<Kernel<64, 64, attile::sm80::Tuning<4, 2>>>("sm80, two warps a row");
+  holds<Kernel<64, 64, attile::sm80::Tuning<attile::sm80::TuningValues{.warps = 4, .warps_n = 2}>>>(
+      "sm80, two warps a row");
   holds<Kernel<128, 64, attile::sm90::Tuning<>>>("sm90");
   return 0;
 }

@@ -288,14 +288,15 @@ TEST_CASE("performance.sm80_fp32_meets_no_bank_twice") {
   using BackwardArgs = attile::BackwardArgs<float>;
   using attile::DqMode;
   using attile::sm80::BackwardTuning;
+  using attile::sm80::BackwardTuningValues;
   meets_no_bank_twice(counted_forward<attile::sm80::DefaultForwardTraits<ForwardArgs, 64>>());
   meets_no_bank_twice(counted_forward<attile::sm80::DefaultForwardTraits<ForwardArgs, 256>>());
   meets_no_bank_twice(counted_backward<attile::sm80::DefaultBackwardTraits<BackwardArgs, 128>>());
   // P and dS from registers; panels of 16 columns.
   meets_no_bank_twice(
-      counted_backward<
-          attile::sm80::BackwardTraits<16, 64, 64, attile::Elements<float>, attile::Policies<>, 64,
-                                       DqMode::kAccumulate, BackwardTuning<4, 1, 4>>>());
+      counted_backward<attile::sm80::BackwardTraits<
+          16, 64, 64, attile::Elements<float>, attile::Policies<>, 64, DqMode::kAccumulate,
+          BackwardTuning<BackwardTuningValues{.warps = 4, .warps_n = 1, .dq_warps_n = 4}>>>());
 }
 
 TEST_CASE("performance.sm80_lines_meet_no_bank_twice") {
@@ -342,8 +343,10 @@ TEST_CASE("performance.fp8_meets_no_bank_twice") {
 /// FLOPs of the matrix instructions of a forward and of a backward pass.
 template <attile::sm80::Products kProducts>
 std::vector<std::uint64_t> fp32_flops() {
-  using ForwardTuning = attile::sm80::Tuning<2, 1, 1, kProducts>;
-  using BackwardTuning = attile::sm80::BackwardTuning<2, 1, 2, 1, 1, kProducts>;
+  using ForwardTuning = attile::sm80::Tuning<attile::sm80::TuningValues{
+      .warps = 2, .blocks_per_sm = 1, .products = kProducts}>;
+  using BackwardTuning = attile::sm80::BackwardTuning<attile::sm80::BackwardTuningValues{
+      .warps = 2, .warps_n = 1, .dq_warps_n = 2, .products = kProducts}>;
   using ForwardTraits = attile::ForwardTraits<32, 32, 64, float, attile::NoMask, attile::NoScoreMod,
                                               attile::NoDropout, 64, ForwardTuning>;
   using BackwardTraits =

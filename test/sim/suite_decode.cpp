@@ -21,29 +21,40 @@ namespace {
 
 using namespace attile_test;
 using attile::sm80::DecodeTuning;
+using attile::sm80::DecodeTuningValues;
+
+// Key groups of warps, with two stages.
+using TwoGroupsOfTwo = DecodeTuning<DecodeTuningValues{.warps = 4, .key_groups = 2, .stages = 2}>;
+using OneGroupOfTwo = DecodeTuning<DecodeTuningValues{.warps = 2, .key_groups = 1, .stages = 2}>;
+using OneGroupOfFour = DecodeTuning<DecodeTuningValues{.warps = 4, .key_groups = 1, .stages = 2}>;
 
 template <int Br, int Bc, class Tuning, SplitKind kSplits, class Dim = Dims<64>>
 using Decode = DecodeExecutor<Dim, DecodeTiles<Br, Bc, Tuning>, kSplits>;
 
 // A warp in each of two key groups; two warps in each, which share rows or keys; a warpgroup; one
 // block of one warp with one stage; states merged in the memory of Q, by one group and by two.
-using Groups = Decode<16, 32, DecodeTuning<2, 2, 3>, SplitKind::kFill>;
-using Rows = Decode<32, 64, DecodeTuning<4, 2, 2>, SplitKind::kNone>;
-using RowsFill = Decode<64, 64, DecodeTuning<4, 1, 2>, SplitKind::kFill>;
-using Warpgroup = Decode<64, 64, DecodeTuning<4, 1, 2>, SplitKind::kFixed, Dims<80, 40>>;
-using Fixed = Decode<32, 32, DecodeTuning<2, 1, 2>, SplitKind::kFixed>;
-using One = Decode<16, 16, DecodeTuning<1, 1, 1>, SplitKind::kNone>;
+using Groups = Decode<16, 32, DecodeTuning<DecodeTuningValues{.warps = 2}>, SplitKind::kFill>;
+using Rows = Decode<32, 64, TwoGroupsOfTwo, SplitKind::kNone>;
+using RowsFill = Decode<64, 64, OneGroupOfFour, SplitKind::kFill>;
+using Warpgroup = Decode<64, 64, OneGroupOfFour, SplitKind::kFixed, Dims<80, 40>>;
+using Fixed = Decode<32, 32, OneGroupOfTwo, SplitKind::kFixed>;
+using One =
+    Decode<16, 16, DecodeTuning<DecodeTuningValues{.warps = 1, .stages = 1}>, SplitKind::kNone>;
 template <int KeyGroups, int Stages, int QStages = 1, bool kPairs = false>
-using OneQ =
-    DecodeTuning<4, KeyGroups, Stages, 2, attile::sm80::Products::k3xTf32, QStages, kPairs>;
+using OneQ = DecodeTuning<DecodeTuningValues{.warps = 4,
+                                             .key_groups = KeyGroups,
+                                             .stages = Stages,
+                                             .blocks_per_sm = 2,
+                                             .q_stages = QStages,
+                                             .pairs = kPairs}>;
 using OneQFill = Decode<64, 64, OneQ<1, 2>, SplitKind::kFill>;
 using OneQFixed = Decode<32, 64, OneQ<2, 3>, SplitKind::kFixed>;
 using PairsFill = Decode<32, 128, OneQ<2, 2, 1, true>, SplitKind::kFill>;
 using PairsFixed = Decode<32, 64, OneQ<2, 2, 2, true>, SplitKind::kFixed, Dims<64, 96>>;
-using Wide = Decode<32, 64, DecodeTuning<4, 2, 2>, SplitKind::kFill, Dims<256, 256, 64>>;
+using Wide = Decode<32, 64, TwoGroupsOfTwo, SplitKind::kFill, Dims<256, 256, 64>>;
 using E4m3 = __nv_fp8_e4m3;
 using E5m2 = __nv_fp8_e5m2;
-using Fp32 = Decode<32, 32, DecodeTuning<2, 1, 2>, SplitKind::kFill, SplitDims<64, 40>>;
+using Fp32 = Decode<32, 32, OneGroupOfTwo, SplitKind::kFill, SplitDims<64, 40>>;
 
 template <Policy kPolicy>
 using FillCalls = DecodeByTraits<typename KernelsOf<RowsFill, __half, kPolicy>::Forward>;
@@ -200,7 +211,7 @@ const bool kRegistered = [] {
   });
   using Fp8Args =
       attile::ForwardArgs<attile::Elements<__half, E4m3, E5m2>, CombinationOf<kPagedWindow>>;
-  using Fp8Traits = DecodeTiles<32, 64, DecodeTuning<4, 2, 2>>::Forward<Fp8Args, Dims<64>>;
+  using Fp8Traits = DecodeTiles<32, 64, TwoGroupsOfTwo>::Forward<Fp8Args, Dims<64>>;
   using Fp8Calls = DecodeByTraits<Fp8Traits>;
   suite.test("paged_window", "forward", "fp8_any_cache", run_any_cache<Fp8Traits>);
   suite.test("paged_window", "forward", "fp8_bits_follow_from_the_sequence", [] {
@@ -217,12 +228,12 @@ const bool kRegistered = [] {
   suite.forward<float>("fp32", simulated<Fp32>(), policies<kCausal, kEarlier>);
 
   suite.test("earlier_paged", "forward", "parts_are_the_whole", [] {
-    const auto run = on_device(split_to_fill([]<class Args>(void* workspace, std::size_t& bytes,
-                                                            const Args& args) {
-      using Traits = attile::sm80::DecodeTraits<32, 64, 32, typename Args::Elements,
-                                                typename Args::Policies, 32, DecodeTuning<4, 2, 2>>;
-      return attile::forward<Traits>(workspace, bytes, args);
-    }));
+    const auto run = on_device(
+        split_to_fill([]<class Args>(void* workspace, std::size_t& bytes, const Args& args) {
+          using Traits = attile::sm80::DecodeTraits<32, 64, 32, typename Args::Elements,
+                                                    typename Args::Policies, 32, TwoGroupsOfTwo>;
+          return attile::forward<Traits>(workspace, bytes, args);
+        }));
     check_parts_of_sequences<__half, attile::Uniform, attile::Cached, attile::Paged>(run);
     check_parts<KeysInParts<__half, attile::Packed, attile::PartDropout>>(
         {3, 2, 1, 9, 32, {32, 48, 301}}, run);
@@ -254,8 +265,7 @@ const bool kRegistered = [] {
   // Rows beside each other have the diagonal in different places of a lane's keys.
   suite.test("cached_causal", "forward", "bits_in_chunks_with_alibi", [] {
     using Args = attile::ForwardArgs<__half, attile::Causal, attile::Alibi, attile::Cached>;
-    using Alibi =
-        DecodeByTraits<DecodeTiles<32, 64, DecodeTuning<4, 2, 2>>::Forward<Args, Dims<64>>>;
+    using Alibi = DecodeByTraits<DecodeTiles<32, 64, TwoGroupsOfTwo>::Forward<Args, Dims<64>>>;
     static const example::DeviceArray<float> slopes(std::vector<float>(12, 0.3535534f));
     for (const int keys : {4 * Alibi::kBc, 4 * Alibi::kBc + 1, 4 * Alibi::kBc + 2}) {
       check_bits_in_chunks<Alibi>(keys, 12, 4, 0,
@@ -265,7 +275,7 @@ const bool kRegistered = [] {
   });
   // A window hides the first keys of some rows of a call: they have parts ahead that see nothing.
   suite.test("paged_window", "forward", "bits_in_chunks_of_a_window", [] {
-    using Fp32Fixed = Decode<32, 32, DecodeTuning<2, 1, 2>, SplitKind::kFixed>;
+    using Fp32Fixed = Decode<32, 32, OneGroupOfTwo, SplitKind::kFixed>;
     using Window = DecodeByTraits<KernelsOf<Fp32Fixed, float, kPagedWindow>::Forward>;
     check_bits_in_chunks<Window>(1100, 8, 2, 16, [](auto& args) {
       set_policies(args);

@@ -26,8 +26,12 @@ using namespace attile_test;
 using E4m3 = __nv_fp8_e4m3;
 using E5m2 = __nv_fp8_e5m2;
 using Default = GpuExecutor<Dims<64>>;
-using Odd = GpuExecutor<Dims<64>, Tiles<20, 24, attile::portable::Tuning<128>>>;
-using Padded = GpuExecutor<Dims<64>, Tiles<57, 57, attile::portable::Tuning<128>>>;
+using Odd = GpuExecutor<
+    Dims<64>,
+    Tiles<20, 24, attile::portable::Tuning<attile::portable::TuningValues{.threads = 128}>>>;
+using Padded = GpuExecutor<
+    Dims<64>,
+    Tiles<57, 57, attile::portable::Tuning<attile::portable::TuningValues{.threads = 128}>>>;
 using ListedTwoPass = GpuExecutor<Dims<64>, Tiles<16, 32>, attile::DqMode::kTwoPass>;
 using TwoPass = GpuExecutor<Dims<64>, Tiles<16, 24>, attile::DqMode::kTwoPass>;
 

@@ -32,32 +32,50 @@ struct MatrixTiles {
 using E4m3 = __nv_fp8_e4m3;
 using E5m2 = __nv_fp8_e5m2;
 using attile::sm80::BackwardTuning;
+using attile::sm80::BackwardTuningValues;
 using attile::sm80::Tuning;
-using WideTiles = MatrixTiles<128, 64, Tuning<4, 1, 2>, BackwardTuning<4, 1, 1>>;
-using SmallTiles = MatrixTiles<32, 32, Tuning<2, 1, 2>, BackwardTuning<2, 1, 1, 1, 1>>;
+using attile::sm80::TuningValues;
+using WideTiles =
+    MatrixTiles<128, 64, Tuning<TuningValues{.warps = 4, .blocks_per_sm = 2}>,
+                BackwardTuning<BackwardTuningValues{.warps = 4, .warps_n = 1, .dq_warps_n = 1}>>;
+using SmallTiles =
+    MatrixTiles<32, 32, Tuning<TuningValues{.warps = 2, .blocks_per_sm = 2}>,
+                BackwardTuning<BackwardTuningValues{.warps = 2, .warps_n = 1, .dq_warps_n = 1}>>;
 using Large = GpuExecutor<Dims<64>, WideTiles>;
 using Small = GpuExecutor<Dims<64>, SmallTiles>;
 using InOrder = GpuExecutor<Dims<64>, SmallTiles, attile::DqMode::kInOrder>;
 // Rows of O lie elsewhere than those of Q.
 using Narrow = GpuExecutor<Dims<64, 32>, SmallTiles>;
 
+// Two warps share rows of dQ, and of dK and dV.
+using TwoWarpsARow =
+    BackwardTuning<BackwardTuningValues{.warps = 4, .warps_n = 2, .dq_warps_n = 2}>;
 // Warps that share rows: two lines of two, and one of four.
-using Lines = GpuExecutor<Dims<64, 40>, MatrixTiles<64, 32, Tuning<4, 2>, BackwardTuning<4, 2, 2>>>;
+using Lines =
+    GpuExecutor<Dims<64, 40>,
+                MatrixTiles<64, 32, Tuning<TuningValues{.warps = 4, .warps_n = 2}>, TwoWarpsARow>>;
 using WideLines =
-    GpuExecutor<Dims<192, 136, 96>, MatrixTiles<64, 64, Tuning<4, 2>, BackwardTuning<4, 2, 2>>>;
-using Line = GpuExecutor<Dims<64>, MatrixTiles<32, 64, Tuning<4, 4>, BackwardTuning<4, 2, 2>>>;
+    GpuExecutor<Dims<192, 136, 96>,
+                MatrixTiles<64, 64, Tuning<TuningValues{.warps = 4, .warps_n = 2}>, TwoWarpsARow>>;
+using Line =
+    GpuExecutor<Dims<64>,
+                MatrixTiles<32, 64, Tuning<TuningValues{.warps = 4, .warps_n = 4}>, TwoWarpsARow>>;
 
 // Sums that are cut off more often than rounding would do for.
-using Deep =
-    GpuExecutor<Dims<128, 128, 96>, MatrixTiles<32, 32, Tuning<2>, BackwardTuning<4, 2, 2, 1, 1>>>;
+using Deep = GpuExecutor<Dims<128, 128, 96>,
+                         MatrixTiles<32, 32, Tuning<TuningValues{.warps = 2}>, TwoWarpsARow>>;
 
 /// Kernels that read a score modifier's data by columns, or copy its elements, and where its values
 /// do not let them those that read as its tiles do.
 template <int Br, int Bc, attile::sm80::ModifierReads kReads, int Stages = 1>
 struct ReadingTiles
-    : MatrixTiles<
-          Br, Bc, Tuning<4, 1, 2, attile::sm80::Products::k3xTf32, kReads>,
-          BackwardTuning<4, 1, Bc / 32, 2, Stages, attile::sm80::Products::k3xTf32, kReads>> {
+    : MatrixTiles<Br, Bc, Tuning<TuningValues{.warps = 4, .blocks_per_sm = 2, .reads = kReads}>,
+                  BackwardTuning<BackwardTuningValues{.warps = 4,
+                                                      .warps_n = 1,
+                                                      .dq_warps_n = Bc / 32,
+                                                      .blocks_per_sm = 2,
+                                                      .stages = Stages,
+                                                      .reads = kReads}>> {
   template <class Args, class Dim>
   using Fallback = attile::sm80::DefaultForwardTraits<Args, Dim::D, Dim::Dv>;
   template <class Args, class Dim, attile::DqMode kMode>
@@ -81,8 +99,9 @@ void any_table() {
   using P = attile::Policies<Mask>;
   using attile::DqMode;
   using attile::sm80::BackwardTraits;
-  using Backward = BackwardTuning<2, 1, 1, 1, 1>;
-  run_any_table<attile::sm80::ForwardTraits<32, 32, 64, E, P, 64, Tuning<2, 1, 2>>>();
+  using Backward = BackwardTuning<BackwardTuningValues{.warps = 2, .warps_n = 1, .dq_warps_n = 1}>;
+  run_any_table<attile::sm80::ForwardTraits<
+      32, 32, 64, E, P, 64, Tuning<TuningValues{.warps = 2, .blocks_per_sm = 2}>>>();
   run_any_table<BackwardTraits<32, 32, 64, E, P, 64, DqMode::kAccumulate, Backward>>();
   run_any_table<BackwardTraits<32, 32, 64, E, P, 64, DqMode::kInOrder, Backward>>();
 }

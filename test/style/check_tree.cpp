@@ -475,7 +475,8 @@ const auto kOldNames = list_of(
     "await_zeros give_registers take_registers wgmma_touches touch_sums many_rows score_unit "
     "half_unit kSlack kRescaleSlack raise_maximum send_tile key_tile column_of kColumnsSharedBytes "
     "backward_columns_kernel kCluster PackedTileCoord kSchedules VaryingTiles ScheduledTiles "
-    "drop_in_operand fast_log2_probabilities kLongUnmasked");
+    "drop_in_operand fast_log2_probabilities kLongUnmasked WarpCount ResidentBlocks "
+    "kResidentBlocks kFetchEarly");
 
 void Checker::check_old_names(const File& file) {
   for (std::size_t i = 0; i < file.code.size(); ++i) {

@@ -20,7 +20,9 @@
 
 // This is the backward pass of FlashAttention-2 (arXiv 2307.08691, Algorithm 2; the lines named are
 // its). It needs only shared memory, plain FMAs, shuffles, and atomics where dQ is accumulated and
-// for the gradient of a score modifier.
+// for the gradient of a score modifier. The statistics of a row are its LSE and its delta, D of the
+// paper. The pass over keys computes dK and dV, one kv tile a block, and dQ too unless DqMode is
+// kTwoPass; then a second pass computes dQ, one tile of query rows a block.
 
 namespace attile::portable {
 
@@ -32,7 +34,7 @@ struct BackwardTiles {
   typename Traits::KTile k;      // (Bc, D)
   typename Traits::VTile v;      // (Bc, Dv)
   typename Traits::PTile ds;     // (Br, Bc)
-  unsigned char* rest;
+  unsigned char* rest;           // behind them: P (Br, Bc) of the pass over keys
 
   ATTILE_DEVICE explicit BackwardTiles(unsigned char* shared) {
     tile::SharedCarver carver{shared};
@@ -45,8 +47,8 @@ struct BackwardTiles {
   }
 };
 
-/// Computes dK and dV of one kv tile (lines 6 to 18), over all query heads of its kv head; with the
-/// modes of one pass it also adds this tile's part of dQ.
+/// Computes dK and dV of one kv tile (lines 6 to 18), over all query heads of its kv head, and
+/// unless dQ has a pass of its own adds this tile's part of it.
 /// Scope    all threads of the block. `shared`: Traits::kKvSharedBytes, aligned to 16 bytes.
 template <class Traits>
 ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_block,
@@ -69,13 +71,14 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
   using S = typename Traits::ScoreModType;
   const std::conditional_t<kHasGradient<S>, AddsEachScore<S>, NoGradient> gradient(nullptr);
 
+  // One iteration of the loop; `masked` says whether the mask may hide scores.
   const auto step = [&](auto masked, const WorkTile& at, bool is_full) {
-    const std::int64_t stat = p.scratch_row(at);
+    const std::int64_t first_row = p.scratch_row(at);
     tile::load<kThreads>(smem.q, p.q_of(at), at.row0);  // line 9
     tile::load<kThreads>(smem.dout, p.rows_of_head(p.dout, at, p.head_dim_v), at.row0);
-    [[maybe_unused]] bool writes = false;
+    [[maybe_unused]] bool overwrites = false;
     if constexpr (kInOrder)
-      writes = DqOrder<Traits>(p).acquire(at, at.kv_tile());  // each warp waits for itself
+      overwrites = DqOrder<Traits>(p).acquire(at, at.kv_tile());  // each warp waits for itself
     arch::barrier();  // Q and dO (the first time K and V) are written before anyone reads them
 
     typename Traits::ScoreRegisters p_frag, ds_frag;
@@ -84,8 +87,9 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
     tile::matmul_nt(p_frag, smem.q, smem.k);      // line 10
     tile::matmul_nt(ds_frag, smem.dout, smem.v);  // line 13
     probabilities_and_gradient<masked.value>(p_frag, ds_frag, p, p.coord(at, col0),
-                                             p.row_lse + stat, p.delta + stat, sampler, is_full,
-                                             gradient);
+                                             p.row_lse + first_row, p.delta + first_row, sampler,
+                                             is_full,
+                                             gradient);  // lines 11, 14
     tile::stage(p_smem, p_frag);
     tile::stage(smem.ds, ds_frag);
     arch::barrier();  // P and dS are written before anyone reads them
@@ -93,20 +97,20 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
     tile::matmul_tn(dv_frag, p_smem, smem.dout);  // line 12
     tile::matmul_tn(dk_frag, smem.ds, smem.q);    // line 16
     if constexpr (Traits::kDqMode != DqMode::kTwoPass) {
-      const tile::Matrix<float> sum{p.dq_accum_of(at), Traits::kDqCols,
-                                    p.extent(at).q_len - at.row0, Traits::kDqCols, true};
+      const tile::Matrix<float> dq_accum{p.dq_accum_of(at), Traits::kDqCols,
+                                         p.extent(at).q_len - at.row0, Traits::kDqCols, true};
       typename Traits::DqRegisters dq_frag;
-      if (kInOrder && !writes) {
-        tile::load(dq_frag, sum, 0);
+      if (kInOrder && !overwrites) {
+        tile::load(dq_frag, dq_accum, 0);
       } else {
         dq_frag.clear();
       }
       tile::matmul_nn(dq_frag, smem.ds, smem.k);  // line 15
       if constexpr (kInOrder) {
-        tile::store(sum, dq_frag, 0);
+        tile::store(dq_accum, dq_frag, 0);
       } else {
         dq_frag.for_each([&](int r, int c, float x) {
-          if (r < sum.rows) arch::atomic_add(sum.row(r) + c, x);
+          if (r < dq_accum.rows) arch::atomic_add(dq_accum.row(r) + c, x);
         });
       }
     }
@@ -136,7 +140,7 @@ ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, WorkTile at,
                                  unsigned char* shared) {
   constexpr int kThreads = Traits::kThreads;
   const BackwardTiles<Traits> smem(shared);
-  const std::int64_t stat = p.scratch_row(at);
+  const std::int64_t first_row = p.scratch_row(at);
   const auto sampler = p.sampler();
   const auto k_gmem = p.k_of(at);
   const auto v_gmem = p.v_of(at);
@@ -157,9 +161,9 @@ ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, WorkTile at,
     tile::matmul_nt(p_frag, smem.q, smem.k);      // line 10
     tile::matmul_nt(ds_frag, smem.dout, smem.v);  // line 13
     const NoGradient gradient(nullptr);           // the pass over keys adds to that gradient
-    probabilities_and_gradient<masked.value>(p_frag, ds_frag, p, coord, p.row_lse + stat,
-                                             p.delta + stat, sampler, at.kv_tiles.full(i),
-                                             gradient);
+    probabilities_and_gradient<masked.value>(p_frag, ds_frag, p, coord, p.row_lse + first_row,
+                                             p.delta + first_row, sampler, at.kv_tiles.full(i),
+                                             gradient);  // lines 11, 14
     tile::stage(smem.ds, ds_frag);
     Traits::ScoreRegisters::sync_rows();        // a row's lanes have written dS before any reads it
     tile::matmul_nn(dq_frag, smem.ds, smem.k);  // line 15
@@ -188,12 +192,12 @@ ATTILE_DEVICE void store_dq(const BackwardParams<Traits>& p, const WorkTile& at,
   using T = typename Traits::ElementType;
   constexpr int kCols = Traits::kDqCols;
   const auto dq = p.rows_of_head(p.dq, at, p.head_dim);
-  const float* const sum = p.dq_accum_of(at);
+  const float* const dq_accum = p.dq_accum_of(at);
   for (int i = arch::thread_index(); i < Traits::kBr * kCols; i += Traits::kThreads) {
     const int row = at.row0 + i / kCols;
     const int col = i % kCols;
     if (!dq.has_row(row) || col >= dq.cols) continue;
-    dq.row(row)[col] = from_float<T>(p.scale * sum[i]);
+    dq.row(row)[col] = from_float<T>(p.scale * dq_accum[i]);
   }
 }
 

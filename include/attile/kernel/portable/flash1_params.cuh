@@ -29,7 +29,7 @@ struct Flash1ForwardTraits : ForwardTraits<Br, Bc, D, E, P, Dv, TuningType> {
   /// They are few enough that Q, O, l and m of the rows of all running blocks stay in the L2 cache,
   /// where whole heads do not, and enough to share the reading of K and V.
   static constexpr int kSlabTiles = 4;
-  /// Whether O can be kept in args.o: its sums are fp32.
+  /// Whether the sums of O, which are fp32, are kept in args.o between tiles of K and V.
   static constexpr bool kSumsInOutput = std::is_same_v<typename E::Q, float>;
   static constexpr std::size_t kSharedBytes =
       Base::QTile::kBytes + Base::KTile::kBytes + Base::PTile::kBytes + Base::VTile::kBytes;
@@ -64,7 +64,7 @@ struct Flash1Params : Problem<Traits> {
   tile::TensorParam<float> sums;  ///< O between two tiles of K and V; may be the memory of O
   RowTensor<float> l, m;          ///< Flash1State's
   std::uint64_t* rng;
-  int slabs;  ///< the slabs of each sequence and head
+  int slabs;  ///< of each sequence and query head
 
   Flash1Params(const typename Traits::Args& args, const Tensor<float>& o_sums,
                const Flash1State& state)

@@ -50,10 +50,12 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   softmax.reset();
 
   if constexpr (Traits::kPrefetch) {
-    const bool is_listed = !p.kListsBlocks || range.first < range.last;
-    if (is_listed) k_transfer.fetch(k_gmem, p.kv_tile(at, range.first) * kBc);
+    // A list of no blocks names no first tile. Without lists rows that are not there are not read.
+    const bool has_first = !p.kListsBlocks || range.first < range.last;
+    if (has_first) k_transfer.fetch(k_gmem, p.kv_tile(at, range.first) * kBc);
   }
 
+  // One iteration of the loop, step i of `range`; `masked` says whether the mask may hide scores.
   const auto step = [&](auto masked, int i) {
     const tile::TileCoord coord = p.coord(at, p.kv_tile(at, i) * kBc);
     if constexpr (Traits::kPrefetch) {

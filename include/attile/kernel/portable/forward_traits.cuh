@@ -13,11 +13,13 @@ namespace attile::portable {
 /// Holds every constant of one portable forward kernel.
 /// Br, Bc  rows of Q and of K, V in a tile: any numbers >= 1.
 /// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
+/// E, P    Elements and PolicyBundle, as for KernelTraits.
 template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType = Tuning<>>
 struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
-  static_assert(Br >= 1 && Bc >= 1, "attile::ForwardTraits: Br and Bc must be at least 1");
-  static_assert(D >= 1 && D <= 256, "attile::ForwardTraits: D must be 1 to 256");
-  static_assert(Dv >= 1 && Dv <= 256, "attile::ForwardTraits: Dv must be 1 to 256");
+  static_assert(Br >= 1 && Bc >= 1,
+                "attile::portable::ForwardTraits: Br and Bc must be at least 1");
+  static_assert(D >= 1 && D <= 256, "attile::portable::ForwardTraits: D must be 1 to 256");
+  static_assert(Dv >= 1 && Dv <= 256, "attile::portable::ForwardTraits: Dv must be 1 to 256");
 
   using Params = ForwardParams<ForwardTraits>;
   static constexpr const char* kFamily = "portable";
@@ -25,6 +27,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kThreads = TuningType::kThreads;
   static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
   static constexpr bool kPrefetch = TuningType::kPrefetch;
+  /// Rows of the grid of threads that holds a tile in registers (tile::RegisterTile).
   static constexpr int kRowLanes = kThreads / tile::kColLanes;
 
   // The left operands Q and P are column-major, the right ones K^T and V row-major: both products
@@ -37,6 +40,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using KTile = tile::SharedTile<Bc, round_up(D, 4), kDown, kPadK>;
   using VTile = tile::SharedTile<Bc, round_up(Dv, 4), kAlong, tile::Padding::kNone>;
   using PTile = tile::SharedTile<Br, Bc, kDown>;
+  /// Neighbouring rows, and columns, of S that a thread has.
   static constexpr int kRowRun = tile::run_length(Br, kRowLanes);
   static constexpr int kColRun = tile::run_length(Bc, tile::kColLanes);
   using ScoreRegisters = tile::RegisterTile<Br, Bc, kRowLanes, kRowRun, kColRun>;
@@ -45,9 +49,10 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// P overwrites K, which is not needed any more by then.
   static constexpr std::size_t kKpBytes = max(KTile::kBytes, PTile::kBytes);
   static constexpr std::size_t kSharedBytes = QTile::kBytes + kKpBytes + VTile::kBytes;
-  static_assert(kSharedBytes <= arch::kMaxSharedBytes,
-                "attile::ForwardTraits: the tiles of Q, K (or P) and V take more than the 232448 "
-                "bytes of shared memory that a block can have; choose a smaller Br or Bc");
+  static_assert(
+      kSharedBytes <= arch::kMaxSharedBytes,
+      "attile::portable::ForwardTraits: the tiles of Q, K (or P) and V take more than the 232448 "
+      "bytes of shared memory that a block can have; choose a smaller Br or Bc");
 };
 
 }  // namespace attile::portable

@@ -24,7 +24,9 @@
 #include <cstdint>
 
 // This is the backward pass of FlashAttention-2 (arXiv 2307.08691, Algorithm 2; the lines named are
-// its), with matrix instructions and asynchronous copies. S and dP are computed transposed.
+// its), with matrix instructions and asynchronous copies. S and dP are computed transposed: as the
+// left operand of dV = P^T dO and dK = dS^T Q they then come from registers, where a warp has whole
+// rows of them. The statistics of a row are its LSE and its delta, D of the paper.
 
 namespace attile::sm80 {
 
@@ -47,12 +49,15 @@ struct QueryStage {
   /// Begins to load the rows of a work tile. Scope    all threads of the block.
   ATTILE_DEVICE void load(const BackwardParams<Traits>& p, const WorkTile& at) const {
     constexpr int kThreads = Traits::kThreads;
-    constexpr int kUnits = Traits::kBr / 4;  // vectors of 16 bytes
     tile::load_async<kThreads>(q, p.q_of(at), at.row0);
     tile::load_async<kThreads>(dout, p.rows_of_head(p.dout, at, p.head_dim_v), at.row0);
-    const std::int64_t stat = p.scratch_row(at);
-    for (int i = arch::thread_index(); i < 2 * kUnits; i += kThreads) {
-      const float* const from = i < kUnits ? p.row_lse + stat : p.delta + stat - Traits::kBr;
+    // The statistics, by vectors of 16 bytes: those of LSE, and with numbers from kVectors on those
+    // of delta, which follows it in shared memory.
+    constexpr int kVectors = Traits::kBr / 4;
+    const std::int64_t first_row = p.scratch_row(at);
+    for (int i = arch::thread_index(); i < 2 * kVectors; i += kThreads) {
+      const float* const from =
+          i < kVectors ? p.row_lse + first_row : p.delta + first_row - Traits::kBr;
       arch::async_copy_16(arch::shared_address(lse + i * 4), from + i * 4, true);
     }
     if constexpr (Traits::kReads == ModifierReads::kElements) {
@@ -61,8 +66,8 @@ struct QueryStage {
   }
 };
 
-/// Calls f(score, LSE / 2 in raw scores) for the scores that this thread holds of S^T, with 0 for
-/// an LSE that is not finite.
+/// Calls f(score, LSE / 2 of its row) for the scores that this thread holds of S^T, with 0 for
+/// an LSE that is not finite. Units    both raw, as K Q^T is before `scale`.
 template <class Scores, class F>
 ATTILE_DEVICE void for_each_with_half_lse(Scores& s, const float* lse, float half_inverse_scale,
                                           F&& f) {
@@ -77,7 +82,7 @@ ATTILE_DEVICE void for_each_with_half_lse(Scores& s, const float* lse, float hal
   }
 }
 
-/// Computes S^T = K Q^T (line 10).
+/// Computes S^T = K Q^T (line 10), with kBeginsAtHalf as LSE / 2 + (K Q^T - LSE / 2).
 template <class Traits>
 ATTILE_DEVICE void make_scores(typename Traits::ScoreRegisters& s, const BackwardParams<Traits>& p,
                                const typename Traits::KTile& k_smem,
@@ -97,7 +102,8 @@ ATTILE_DEVICE void make_scores(typename Traits::ScoreRegisters& s, const Backwar
   if constexpr (Traits::kBeginsAtHalf) with_half_lse([](float& x, float half) { x += half; });
 }
 
-/// Sets S' = score_mod(scale * S), where the modifier's data are read ahead of dP.
+/// Sets S' = score_mod(scale * S) for a modifier whose data are read by columns, or are in shared
+/// memory. For another one (kAny) it does nothing: `probabilities_and_gradient` applies that.
 template <class Traits>
 ATTILE_DEVICE void modify_scores(typename Traits::ScoreRegisters& s_frag,
                                  const BackwardParams<Traits>& p, const tile::TileCoord& coord,
@@ -134,26 +140,28 @@ ATTILE_DEVICE void make_dp(typename Traits::ScoreRegisters& dp,
       tile::SharedRightTransposed(smem.dout, Scores::warp_col()));
 }
 
-/// Adds this tile's part of dQ = dS K (line 15): sum += dq, or with `overwrite` sum = dq.
+/// Adds this tile's part of dQ = dS K (line 15), some columns at a time (kDqParts):
+/// dq_accum += dq, or with `overwrite` dq_accum = dq.
 template <class Traits>
-ATTILE_DEVICE void add_dq(float* sum, const typename Traits::PTile& ds_smem,
+ATTILE_DEVICE void add_dq(float* dq_accum, const typename Traits::PTile& ds_smem,
                           const typename Traits::KTile& k_smem, bool overwrite) {
   using T = typename Traits::ElementType;
   using Registers = typename Traits::DqRegisters;
   constexpr int kPartFloats = Traits::kBr * Registers::kCols;
   ATTILE_UNROLL_BY(1)
-  for (int part = 0; part < Traits::kDqParts; ++part, sum += kPartFloats) {
+  for (int part = 0; part < Traits::kDqParts; ++part, dq_accum += kPartFloats) {
     Registers dq;
     dq.clear();
     tile::multiply<T, Traits::kProducts>(
         dq, tile::SharedLeftTransposed(ds_smem, Registers::warp_row()),
         tile::SharedRight(k_smem, part * Registers::kCols + Registers::warp_col()));
-    add_to_dq_accum<Traits>(sum, dq, overwrite);
+    add_to_dq_accum<Traits>(dq_accum, dq, overwrite);
   }
 }
 
-/// Computes dV += P^T dO (line 12) and dK += dS^T Q (line 16). dS^T is in shared memory then, where
-/// all may read it. Scope    all threads of the block.
+/// Computes dV += P^T dO (line 12) and dK += dS^T Q (line 16). Where a warp has whole rows of P^T
+/// and dS^T it takes them from its registers, else all go through shared memory. dS^T is there in
+/// any case in the end, for dQ. Scope    all threads of the block.
 template <class Traits>
 ATTILE_DEVICE void add_dk_dv(typename Traits::DkRegisters& dk_frag,
                              typename Traits::DvRegisters& dv_frag,
@@ -200,13 +208,15 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int kv_block,
   tile::store_tile<Traits::kWarps>(p.keys_of_head(p.dv, kv, p.head_dim_v), v_smem, col0);
 }
 
-/// Says which coordinates of its kv tile a loop keeps, and which it computes anew, so that they do
-/// not take a register that spills. It was found by trial on all architectures
+/// Says which coordinates of its kv tile a loop keeps, and which it computes anew (arch::opaque),
+/// so that they do not take a register that spills. It was found by trial on all architectures
 /// (bench/log/tuning-sm80.md).
 enum class Kept {
-  kBatchAndCol0,
-  kBatch,    ///< also col0, but nothing computed from it
-  kKvBlock,  ///< the kv block's number; and the address of dQ while the next tile's loads begin
+  kBatchAndCol0,  ///< the sequence and kv head, the first key, col0, and what follows from col0
+  kBatch,         ///< the same, without what follows from col0
+  /// The kv block's number, from which all else follows. The address of dQ is computed before the
+  /// next tile's loads begin, and not after that.
+  kKvBlock,
 };
 template <class Traits>
 inline constexpr Kept kKept = [] {
@@ -222,7 +232,7 @@ inline constexpr Kept kKept = [] {
   return keeps_kv_block ? Kept::kKvBlock : Kept::kBatchAndCol0;
 }();
 
-/// Returns the work tile of a step.
+/// Returns the work tile of the rows that a step of `rows` has reached. `kv`: that of the kv block.
 template <class Traits>
 ATTILE_DEVICE WorkTile step_tile(const BackwardParams<Traits>& p, int kv_block, WorkTile kv,
                                  const QTileLoop<Traits>& rows) {
@@ -242,7 +252,7 @@ ATTILE_DEVICE tile::TileCoord step_coord(const BackwardParams<Traits>& p, const 
   return p.coord(at, kKept<Traits> == Kept::kBatch ? arch::opaque(col0) : col0);
 }
 
-/// Returns what adds to the gradient of a score modifier for this warp.
+/// Returns what sums this warp's part of the gradient of a score modifier (GradientOf).
 template <class Traits>
 ATTILE_DEVICE typename Traits::Gradient gradient_of(unsigned char* shared) {
   const int warp = arch::thread_index() / arch::kWarpSize;
@@ -250,7 +260,7 @@ ATTILE_DEVICE typename Traits::Gradient gradient_of(unsigned char* shared) {
                                    warp * Traits::Gradient::kWarpBytes);
 }
 
-/// Ends the additions to the gradient of a score modifier, after all tiles.
+/// Adds what is left in those sums to the gradient, after all tiles.
 template <class Traits>
 ATTILE_DEVICE void end_gradient(const BackwardParams<Traits>& p, int kv_block,
                                 unsigned char* shared) {
@@ -281,8 +291,8 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
 
   tile::load_async<kThreads>(k_smem, p.k_of(kv), col0);  // line 6
   tile::load_async<kThreads>(v_smem, p.v_of(kv), col0);
-  QTileLoop<Traits> next(p, kv_block, kv);
-  int step = 0;
+  QTileLoop<Traits> next(p, kv_block, kv);  // the rows that are loaded next
+  int step = 0;                             // counts them, over all query heads
   const auto stage_of = [&](int i) {
     return QueryStage<Traits>(stages + (Traits::kStages == 2 ? i % 2 : 0) * Traits::kStageBytes);
   };
@@ -313,7 +323,7 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
     arch::barrier();  // Q and dO (the first time K and V) have arrived; those before have been read
     if constexpr (Traits::kStages == 2) load_next();
 
-    Scores p_frag, ds_frag;
+    Scores p_frag, ds_frag;  // at first S^T and dP^T, in the end P^T and dS^T (lines 11, 14)
     make_scores(p_frag, p, k_smem, smem);  // line 10
     modify_scores(p_frag, p, coord, smem);
     make_dp<Traits>(ds_frag, v_smem, smem);  // line 13
@@ -321,21 +331,21 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
     probabilities_and_gradient(edge, p_rows, ds_rows, p, coord, smem.lse, smem.delta, sampler,
                                gradient_of<Traits>(shared), typename Traits::ReadElements());
     add_dk_dv<Traits>(dk_frag, dv_frag, p_frag, ds_frag, smem, p_smem, ds_smem);
-    constexpr bool kSumFirst = kKept<Traits> == Kept::kKvBlock;
-    float* sum = nullptr;
-    if constexpr (kSumFirst) sum = p.dq_accum_of(at);
+    constexpr bool kAddressFirst = kKept<Traits> == Kept::kKvBlock;
+    float* dq_accum = nullptr;
+    if constexpr (kAddressFirst) dq_accum = p.dq_accum_of(at);
     if constexpr (Traits::kStages == 1) {
       if constexpr (Traits::kWarpsN > 1) arch::barrier();  // Q and dO have been read
       next.advance();
       load_next();
     }
 
-    if constexpr (!kSumFirst) sum = p.dq_accum_of(at);
-    bool writes = false;
+    if constexpr (!kAddressFirst) dq_accum = p.dq_accum_of(at);
+    bool overwrites = false;
     if constexpr (kInOrder) {  // each warp waits for itself
-      writes = DqOrder<Traits>(p).acquire(at, arch::opaque(kv.kv_tile()));
+      overwrites = DqOrder<Traits>(p).acquire(at, arch::opaque(kv.kv_tile()));
     }
-    add_dq<Traits>(sum, ds_smem, k_smem, writes);
+    add_dq<Traits>(dq_accum, ds_smem, k_smem, overwrites);  // line 15
     if constexpr (kInOrder) {
       arch::barrier();  // this part of dQ is added before the semaphore is released
       if (arch::thread_index() == 0) DqOrder<Traits>(p).release(at, arch::opaque(kv.kv_tile()));

@@ -18,8 +18,9 @@
 namespace attile::sm80 {
 
 /// Holds every constant of a backward pass with the matrix instructions of compute capability 8.0.
-/// Br, Bc  rows of Q and of K, V in a tile, multiples of 16; see BackwardTuning.
+/// Br, Bc  rows of Q and of K, V in a tile, multiples of 16; see BackwardTuningValues.
 /// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
+/// E, P    Elements and PolicyBundle, as for KernelTraits.
 template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode = DqMode::kAccumulate,
           class TuningType = BackwardTuning<>>
 struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> {
@@ -42,14 +43,15 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
                 "attile::sm80::BackwardTraits: a block has 1 to 32 warps; choose a smaller Bc");
   static_assert(kWarps % kWarpsN == 0 && Bc % (16 * (kWarps / kWarpsN)) == 0,
                 "attile::sm80::BackwardTraits: Bc must be a multiple of 16 rows of dK and dV for "
-                "each of Warps / WarpsN groups of warps");
+                "each of warps / warps_n groups of warps");
   static_assert(Br % (16 * kWarpsN) == 0,
-                "attile::sm80::BackwardTraits: Br must be a multiple of 16 for each of the WarpsN "
+                "attile::sm80::BackwardTraits: Br must be a multiple of 16 for each of the warps_n "
                 "warps of a row");
   static constexpr int kThreads = kWarps * 32;
-  /// False, because the mapping of blocks to kv blocks takes a register that spills.
+  /// False (KernelTraits), because the mapping of blocks to kv blocks takes a register that spills.
   static constexpr bool kHeadsInFlight = false;
   static constexpr int kDqThreads = kThreads;  ///< threads of the kernel that writes dQ
+  /// Threads whose values of the fp32 sum of dQ are contiguous in device memory (dq_accum_offset).
   static constexpr int kDqContiguousThreads = kDqThreads;
   static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
   static constexpr int kStages = TuningType::kStages;
@@ -64,7 +66,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr int kDqWarpsN = TuningType::dq_warps_n(Br, Bc, max(D, Dv));
   static_assert(kWarps % kDqWarpsN == 0 && Br % (16 * (kWarps / kDqWarpsN)) == 0,
                 "attile::sm80::BackwardTraits: Br must be a multiple of 16 rows of dQ for each of "
-                "Warps / DqWarpsN groups of warps");
+                "warps / dq_warps_n groups of warps");
   static constexpr int kQkColumns =
       round_up(D, std::lcm(kColumns, 16 * std::lcm(kWarpsN, kDqWarpsN)));
   static constexpr int kVColumns = round_up(Dv, std::lcm(kColumns, 16 * kWarpsN));
@@ -86,13 +88,13 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   using ScoreRegisters = tile::MmaTile<Bc, Br, kWarps, kWarpsN>;
   using DkRegisters = tile::MmaTile<Bc, KTile::kCols, kWarps, kWarpsN>;
   using DvRegisters = tile::MmaTile<Bc, VTile::kCols, kWarps, kWarpsN>;
-  /// dQ is computed in parts of at most 64 values a thread, 32 in fp32 and in order: dK and dV
-  /// leave no room for more.
+  /// dQ is computed in kDqParts parts of its kDqCols columns, each of at most 64 values a thread,
+  /// 32 in fp32 and in order: dK and dV leave no registers for more.
   static constexpr int kDqValues = sizeof(T) == 4 || kMode == DqMode::kInOrder ? 32 : 64;
   static_assert(
       Br * 16 * kDqWarpsN <= kThreads * kDqValues,
       "attile::sm80::BackwardTraits: a warp has at most 128 rows of dQ, 64 in fp32 and in "
-      "order, of Br / (Warps / DqWarpsN); choose a smaller Br or more warps");
+      "order, of Br / (warps / dq_warps_n); choose a smaller Br or more warps");
   static constexpr int kDqCols = KTile::kCols;
   static constexpr int kDqParts = [] {
     int parts = ceil_div(Br * kDqCols, kThreads * kDqValues);
@@ -100,9 +102,10 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
     return parts;
   }();
   using DqRegisters = tile::MmaTile<Br, kDqCols / kDqParts, kWarps, kDqWarpsN>;
-  /// Returns the origin that a thread's DqRegisters count from.
+  /// Returns the origin that a thread's DqRegisters count from: here that of the tile.
   ATTILE_DEVICE static TileOrigin dq_origin(int) { return {}; }
 
+  /// Bytes of one statistic, LSE or delta, of a tile of rows.
   static constexpr std::size_t kStatBytes = sizeof(float) * Br;
   static constexpr ModifierReads kReads = TuningType::kReads;
   static Check check_reads(const typename P::ScoreModType& mod) {

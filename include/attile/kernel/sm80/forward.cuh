@@ -23,7 +23,8 @@
 
 namespace attile::sm80 {
 
-/// Holds the tiles of K and V in shared memory, of the sequence and kv head of a work tile.
+/// Holds the tiles of K and V in shared memory, and loads those of a work tile's sequence and kv
+/// head.
 template <class Traits>
 struct KeyValueTiles {
   static constexpr int kThreads = Traits::kThreads;
@@ -39,7 +40,7 @@ struct KeyValueTiles {
 
   ATTILE_DEVICE unsigned char* end() const { return v.data + Traits::VTile::kBytes; }
 
-  /// Begin to load a tile of K, or of V. Scope    all threads of the block.
+  /// Begin to load the tile of K, or of V, of a kv tile. Scope    all threads of the block.
   ATTILE_DEVICE void load_k(int kv_tile) const {
     tile::load_async<kThreads>(k, p.k_of(here()), kv_tile * Traits::kBc);
   }
@@ -48,7 +49,8 @@ struct KeyValueTiles {
   }
 
  private:
-  /// Returns the work tile, so that the compiler computes addresses anew instead of keeping them.
+  /// Returns the work tile as one that the compiler does not know, so that it computes addresses
+  /// anew for each load: those that it would keep in the loop take registers that spill.
   ATTILE_DEVICE WorkTile here() const {
     WorkTile tile = at;
     tile.sequence = arch::opaque(at.sequence);
@@ -91,7 +93,7 @@ ATTILE_DEVICE void add_values(typename Traits::OutputRegisters& o_frag,
 
 /// Stores O by way of shared memory, so that whole rows are written. There it overwrites Q, which
 /// all warps have read before the block's last barrier. O in fp32 of 16-bit inputs is stored from
-/// registers. Returns the work tile, which takes no registers beside O.
+/// registers. Returns the work tile, which is computed here, as before there are no registers.
 template <class Traits>
 ATTILE_DEVICE WorkTile store_output(const ForwardParams<Traits>& p, int block,
                                     unsigned char* shared,
@@ -117,7 +119,8 @@ ATTILE_DEVICE WorkTile store_output(const ForwardParams<Traits>& p, int block,
   }
 }
 
-/// Returns a block's work tile, computed anew, with the range that is known.
+/// Returns a block's work tile, computed anew by each caller, so that it takes no registers between
+/// two of them. `range`: its kv tiles, which are kept, as finding them takes long.
 template <class Traits>
 ATTILE_DEVICE WorkTile tile_anew(const ForwardParams<Traits>& p, int block,
                                  const TileRange& range) {
@@ -129,7 +132,8 @@ ATTILE_DEVICE WorkTile tile_anew(const ForwardParams<Traits>& p, int block,
 /// Computes O and LSE of one tile of query rows of one head by the forward pass of FlashAttention-2
 /// (arXiv 2307.08691, Algorithm 1; the lines named are its), with matrix instructions and
 /// asynchronous copies. S and O stay in the registers of the warps that have their rows, P too
-/// where that is one warp.
+/// where that is one warp. Shared memory has one tile of K and one of V: V is in flight while S is
+/// computed, and the next K while P and P V are.
 /// Scope    all threads of the block. `shared`: Traits::kSharedBytes, aligned to 128 bytes.
 /// fusion   what is done with Q, K and O besides: see NoFusion.
 template <class Traits, class Fusion = NoFusion>
@@ -154,12 +158,14 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   const float scale = p.score_scale(at);
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(scale);
   const TileRange range = at.kv_tiles;  // the kv tiles that the block loads
-  // The kv tiles that the warp computes. Where a row has several warps, there are no registers for
-  // a range of their own, and their rows see nearly what the block's do; with block lists they see
-  // the same. Nor are there any for the work tile, which each step computes anew.
-  constexpr bool kHasRange = RowWarps::kOneWarp && !ForwardParams<Traits>::kListsBlocks;
-  const TileRange mine =
-      kHasRange ? p.keys_seen(at, at.head, at.row0 + Scores::warp_row(), Scores::kWarpRows) : range;
+  // The kv tiles that the warp computes, of which its rows see a score. Where a row has several
+  // warps, there are no registers for a range of their own, and their rows see nearly what the
+  // block's do; with block lists they see the same. Nor are there any for the work tile, which each
+  // step computes anew.
+  constexpr bool kHasWarpRange = RowWarps::kOneWarp && !ForwardParams<Traits>::kListsBlocks;
+  const TileRange warp_range =
+      kHasWarpRange ? p.keys_seen(at, at.head, at.row0 + Scores::warp_row(), Scores::kWarpRows)
+                    : range;
 
   tile::load_left_async<typename Traits::K, kThreads>(q_smem, p.q_of(at), at.row0);  // line 4
   if (range.first < range.last) {
@@ -179,11 +185,11 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
 
   ATTILE_UNROLL_BY(1)
   for (int step = range.first; step < range.last; ++step) {  // lines 6 and 7
-    const WorkTile here = kHasRange ? at : tile_anew<Traits>(p, block, range);
+    const WorkTile here = kHasWarpRange ? at : tile_anew<Traits>(p, block, range);
     const int kv_tile = p.kv_tile(here, step);
     tile::TileCoord coord = p.coord(here, kv_tile * kBc);
-    coord.row0 = arch::opaque(coord.row0);
-    const bool seen = !kHasRange || mine.contains(step);
+    coord.row0 = arch::opaque(coord.row0);  // what follows from it is not kept in the loop
+    const bool seen = !kHasWarpRange || warp_range.contains(step);
     arch::async_copy_wait<0>();
     arch::barrier();  // K has arrived before anyone reads it; V has been read before it is loaded
     kv_smem.load_v(kv_tile);
@@ -201,26 +207,26 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
       add_scores<Traits>(s_frag, q_smem, kv_smem.k);  // line 8
     }
     words.store();
-    arch::async_copy_wait<Traits::Data::kGroups>();
+    arch::async_copy_wait<Traits::Data::kGroups>();  // all but the modifier's data of the next step
     arch::barrier();  // V has arrived before anyone reads it; K has been read before it is loaded
     if (step + 1 < range.last) kv_smem.load_k(p.kv_tile(here, step + 1));
     arch::async_copy_commit();
     if (!seen) continue;
     if constexpr (Traits::kModifiesOnce) {
       data.apply(s_frag, coord, scale, step);
-      if (!p.is_full(here, mine, step, kv_tile)) {
-        tile::hide(s_frag, coord, p.mask_in_tile(mine.full(step)));
+      if (!p.is_full(here, warp_range, step, kv_tile)) {
+        tile::hide(s_frag, coord, p.mask_in_tile(warp_range.full(step)));
       }
-    } else if (p.is_full(here, mine, step, kv_tile)) {
-      tile::modify_and_mask<false>(s_frag, coord, p.policies_in_tile(mine.full(step)), scale,
+    } else if (p.is_full(here, warp_range, step, kv_tile)) {
+      tile::modify_and_mask<false>(s_frag, coord, p.policies_in_tile(warp_range.full(step)), scale,
                                    tile::MathOf<T>());
     } else {
-      tile::modify_and_mask<true>(s_frag, coord, p.policies_in_tile(mine.full(step)), scale,
+      tile::modify_and_mask<true>(s_frag, coord, p.policies_in_tile(warp_range.full(step)), scale,
                                   tile::MathOf<T>());
     }
     softmax.template step<Traits::kRescaleThreshold>(s_frag, o_frag, scale_log2,
                                                      row_warps);  // line 9
-    // A new sampler: one that is held would take registers through the loop.
+    // A sampler for each step: one that is kept would take registers through the loop.
     if constexpr (Traits::DropoutType::kEnabled) tile::drop_scores(s_frag, coord, p.sampler());
     add_values<Traits>(o_frag, s_frag, p_smem, row_warps, kv_smem.v);  // line 10
   }

@@ -27,6 +27,7 @@
 namespace attile::sm80 {
 
 /// Returns the elements of a work tile's rows as a matrix whose column 0 is that of key col0.
+/// check_reads has made sure that their addresses are those of vectors.
 template <class Params>
 ATTILE_DEVICE auto elements_of(const Params& p, const WorkTile& at, int col0) {
   const auto x = p.policies.score_mod.elements();
@@ -37,7 +38,7 @@ ATTILE_DEVICE auto elements_of(const Params& p, const WorkTile& at, int col0) {
        extent.q_len, extent.kv_len - col0, kVectors}};
 }
 
-/// Refuses a score modifier whose values do not let a kernel read its data that way.
+/// Refuses a score modifier whose values do not let a kernel read its data as kReads says.
 template <ModifierReads kReads, class S>
 Check check_reads(const S& mod) {
   if constexpr (kReads == ModifierReads::kColumns) {
@@ -60,15 +61,20 @@ Check check_reads(const S& mod) {
   return {};
 }
 
-/// Loads what a score modifier reads for the steps of a forward pass, and applies the modifier.
-/// This one has nothing to load: a modifier's tiles read for themselves.
+/// Loads what a score modifier reads for the steps of a forward pass, and applies the modifier. The
+/// kernel calls, in this order: `load` before the first step, and in each step, with the product
+/// S = Q K^T between the last two of them, `load_next`, `read`, and `store` of what `read` has
+/// returned; a barrier later `apply`. Each kind of ModifierReads has a use for some of them.
+/// Scope    all threads of the block.
+/// This one is of kAny, and has nothing to load: a modifier's tiles read for themselves.
 template <class Traits, ModifierReads kReads>
 class ForwardData {
   using Scores = typename Traits::ScoreRegisters;
 
  public:
-  static constexpr std::size_t kBytes = 0;
-  static constexpr int kGroups = 0;  ///< commit groups of a step
+  static constexpr std::size_t kBytes = 0;  ///< of shared memory
+  /// Groups of asynchronous copies that `load_next` commits, behind that of V.
+  static constexpr int kGroups = 0;
 
   ATTILE_DEVICE ForwardData(const typename Traits::Params& p, unsigned char*) : p_(p) {}
   ATTILE_DEVICE void load(const WorkTile&, int) const {}
@@ -77,6 +83,7 @@ class ForwardData {
     ATTILE_DEVICE void store() const {}
   };
   ATTILE_DEVICE Words read(const WorkTile&, int) const { return {}; }
+  /// Sets S' = score_mod(scale * S).
   template <class Coord>
   ATTILE_DEVICE void apply(Scores& s_frag, const Coord& coord, float scale, int) const {
     using S = typename Traits::ScoreModType;
@@ -89,7 +96,7 @@ class ForwardData {
   const typename Traits::Params& p_;
 };
 
-/// Reads a word for each column beside the product of a step, and writes it to shared memory.
+/// Reads a word for each column, which arrives while S is computed, and writes it to shared memory.
 template <class Traits>
 class ForwardData<Traits, ModifierReads::kColumns> {
   using Scores = typename Traits::ScoreRegisters;
@@ -167,7 +174,8 @@ class ForwardData<Traits, ModifierReads::kElements> {
     const int col0 = p_.kv_tile(at, step) * Traits::kBc;
     tile::load_async<Traits::kThreads>(stage(step), elements_of(p_, at, col0), at.row0);
   }
-  /// Begins to load those of a step of all before `last` in a commit group of their own.
+  /// Begins to load those of `step`, where that is before `last`, the end of the loop, and commits
+  /// a group of their own.
   ATTILE_DEVICE void load_next(const WorkTile& at, int step, int last) const {
     if (step < last) load(at, step);
     arch::async_copy_commit();
