@@ -91,8 +91,8 @@ def parse_arguments(argv):
     parser.add_argument("--before", metavar="INCLUDE", type=include_folder,
                         help="attile with the headers of that folder is a contender, too")
     parser.add_argument("--code", type=positive, metavar="CC",
-                        help="attile compiled for an earlier compute capability, such as 80, as "
-                        "PTX, which the driver translates: so its kernels are timed on this GPU")
+                        help="attile's code for an earlier compute capability, such as 80, on this "
+                        "device")
     parser.add_argument("--rounds", type=positive, default=5,
                         help="counted rounds, after one to warm up")
     parser.add_argument("--round-ms", type=positive, default=70,
@@ -468,16 +468,16 @@ def run(options, argv):
         return 0
     torch, nvcc = require_machine()
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-    arch = compare_build.architecture(properties.major, properties.minor)
-    code = f"compute_{options.code}" if options.code else f"sm_{arch}"
-    builder = compare_build.Builder(options.build, nvcc, code)
+    device = compare_build.architecture(properties.major, properties.minor)
+    arch = options.code or device
+    builder = compare_build.Builder(options.build, nvcc, arch, device)
     results = {"runs": [describe_run(torch, options, builder, properties, argv)], "compile": [],
                "cells": []}
     libraries = build(builder, cells, directions, options.in_order,
                       "compile" in options.groups, results)
     before = None
     if options.before:
-        other = compare_build.Builder(options.build, nvcc, code, options.before)
+        other = compare_build.Builder(options.build, nvcc, arch, device, options.before)
         results["runs"][0]["sources_before"] = other.sources[:16]
         failed = {"compile": []}
         before = build(other, cells, directions, options.in_order, False, failed)

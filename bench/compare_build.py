@@ -73,11 +73,10 @@ def architecture(major, minor):
     return f"{major}{minor}{'a' if major >= 9 else ''}"
 
 
-def compile_flags(code, include=ROOT / "include"):
-    """`code` is what nvcc compiles for: sm_X, or compute_X, whose PTX the driver translates."""
-    arch = code.replace("sm_", "compute_")
+def compile_flags(arch, device, include=ROOT / "include"):
+    """For the code of `arch`, such as 80, on a device of the architecture `device`, such as 90a."""
     return ["-std=c++20", "-O3", "-Xcompiler=-fPIC,-fvisibility=hidden",
-            f"-gencode=arch={arch},code={code}", f"-I{include}"]
+            f"-gencode=arch=compute_{arch},code=sm_{device}", f"-I{include}"]
 
 
 def kernel_macros(kernel):
@@ -131,9 +130,9 @@ def run_measured(command, log):
 class Builder:
     """Libraries in `folder`, one subfolder for each content, of the headers in `include`."""
 
-    def __init__(self, folder, nvcc, code, include=ROOT / "include"):
+    def __init__(self, folder, nvcc, arch, device, include=ROOT / "include"):
         self.folder, self.nvcc = pathlib.Path(folder), nvcc
-        self.flags = compile_flags(code, include)
+        self.flags = compile_flags(arch, device, include)
         self.folder.mkdir(parents=True, exist_ok=True)
         version = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True)
         self.version = version.stdout.strip().splitlines()[-1]
