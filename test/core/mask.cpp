@@ -347,6 +347,39 @@ TEST_CASE("mask.check_mask_finds_lines_that_are_no_intervals") {
   }
 }
 
+/// Has an `of_tile` that forgets one score of its `visible`.
+struct TileLie {
+  int forgotten_row = -1;
+
+  bool visible(ScoreIndex i, Extent e) const { return attile::Causal{}.visible(i, e); }
+  struct Tile {
+    using Mask = TileLie;
+    ScoreIndex first;
+    Extent extent;
+    int forgotten_row;
+    int row(int dr) const { return first.row + dr; }
+    int col(int dc) const { return first.col + dc; }
+    bool visible(int row, int col) const {
+      const bool is_forgotten = row == forgotten_row && col == 3;
+      return attile::Causal{}.visible({first.batch, first.head, row, col}, extent) && !is_forgotten;
+    }
+  };
+  Tile of_tile(ScoreIndex first, Extent e) const { return {first, e, forgotten_row}; }
+};
+static_assert(attile::kHasTileMask<TileLie>);
+
+TEST_CASE("mask.check_mask_asks_of_tile") {
+  for (const int run_length : {1, 16, 57, 64}) {
+    INFO("runs of " << run_length);
+    CHECK_FALSE(attile::check_mask(TileLie{}, 0, 0, {70, 65}, run_length));
+    const MaskFault found = attile::check_mask(TileLie{69}, 0, 0, {70, 65}, run_length);
+    REQUIRE(found);
+    CHECK(std::string(found.what) == "of_tile says something else of a score than visible");
+    CHECK(found.at.row == 69);
+    CHECK(found.at.col == 3);
+  }
+}
+
 TEST_CASE("mask.check_mask_says_where") {
   const MaskFault fault = attile::check_mask(Lie{Lie::kShort}, 0, 0, {64, 64}, 16);
   REQUIRE(fault);

@@ -3,10 +3,11 @@
 
 #include <attile/core/index.h>
 #include <attile/core/mask.h>
+#include <attile/core/tile_mask.h>
 
 namespace attile {
 
-/// Says where a mask's spans contradict its predicate.
+/// Says where a mask's spans, or what it says of a tile, contradict its predicate.
 struct MaskFault {
   const char* what = nullptr;  ///< null: none found; else the broken rule
   ScoreIndex at{};             ///< a score that shows it
@@ -16,8 +17,9 @@ struct MaskFault {
 };
 
 /// Tests a mask's `columns` and `rows` against its `visible`, for every run of `run_length` rows or
-/// columns of one head, as tiles ask for them. It is for tests of a mask of your own; host only.
-/// Cost: q_len * kv_len evaluations, two or three times.
+/// columns of one head, as tiles ask for them, and its `of_tile`, for every tile of as many rows and
+/// columns. It is for tests of a mask of your own; host only.
+/// Cost: q_len * kv_len evaluations, two to four times.
 template <Mask M>
 MaskFault check_mask(const M& mask, int batch, int head, Extent extent, int run_length) {
   const auto hold = [&](Interval run, Span span, int other_length, bool run_is_rows) -> MaskFault {
@@ -65,6 +67,18 @@ MaskFault check_mask(const M& mask, int batch, int head, Extent extent, int run_
     const Interval run{begin, min(begin + run_length, extent.kv_len)};
     const Span span = visible_rows(mask, batch, head, run, extent);
     if (const MaskFault fault = hold(run, span, extent.q_len, false)) return fault;
+  }
+  if constexpr (kHasTileMask<M>) {
+    for (int row = 0; row < extent.q_len; ++row) {
+      for (int col = 0; col < extent.kv_len; ++col) {
+        const int dr = row % run_length, dc = col % run_length;
+        const auto tile = mask_of_tile(mask, {batch, head, row - dr, col - dc}, extent);
+        const ScoreIndex at{batch, head, row, col};
+        if (tile.visible(tile.row(dr), tile.col(dc)) != mask.visible(at, extent)) {
+          return {"of_tile says something else of a score than visible", at, {row, row + 1}};
+        }
+      }
+    }
   }
   return {};
 }

@@ -43,10 +43,10 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using Params = ForwardParams<ForwardTraits>;
   static constexpr const char* kFamily = "sm80";
   static constexpr int kLeastArchitecture = 800;
-  static constexpr int kWarps = warps_of(TuningType::kWarps, Br, max(D, Dv), sizeof(T));
+  static constexpr int kWarpsN = TuningType::kWarpsN;
+  static constexpr int kWarps = warps_of(TuningType::kWarps, kWarpsN, Br, max(D, Dv), sizeof(T));
   static_assert(kWarps >= 1 && kWarps <= 32,
                 "attile::sm80::ForwardTraits: a block has 1 to 32 warps; choose a smaller Br");
-  static constexpr int kWarpsN = TuningType::kWarpsN;
   static_assert(
       kWarps % kWarpsN == 0,
       "attile::sm80::ForwardTraits: the warps must be a multiple of the warps_n warps of a "

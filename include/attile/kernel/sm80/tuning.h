@@ -31,10 +31,10 @@ struct DecodeTraits;
 /// tiles.
 ///   sm80::Tuning<sm80::TuningValues{.warps = 4, .blocks_per_sm = 2}>
 struct TuningValues {
-  /// Warps of a block; each has Br / (warps / warps_n) rows of Q, a multiple of 16. More rows of a
-  /// warp mean fewer reads of K and V from shared memory, and more registers. 0 leaves the number
-  /// to the library: Br / 32 where D and Dv leave the registers for 32 rows of whole columns, else,
-  /// and for fp32, Br / 16.
+  /// Warps of a block, all of them; each has Br / (warps / warps_n) rows of Q, a multiple of 16.
+  /// More rows of a warp mean fewer reads of K and V from shared memory, and more registers. 0
+  /// leaves the number to the library: it gives a warp 32 rows where D and Dv, divided by warps_n,
+  /// leave the registers for that, else, and for fp32, 16.
   int warps = 0;
   /// Warps of a row: each has 1 / warps_n of the keys for S and P, and of the columns of O, and P
   /// goes from one to the other through shared memory. Two are faster above 128 columns, where a
@@ -77,9 +77,10 @@ using Tuning = TuningOf<kValues.warps, kValues.warps_n, kValues.blocks_per_sm, k
                         kValues.reads>;
 
 /// Returns the warps of a block with Br rows of Q, as TuningValues says.
-constexpr int warps_of(int tuned, int br, int dim, int element_bytes) {
+constexpr int warps_of(int tuned, int warps_n, int br, int dim, int element_bytes) {
   if (tuned > 0) return tuned;
-  return br % 32 == 0 && dim <= 128 && element_bytes == 2 ? br / 32 : br / 16;
+  const bool has_32_rows = br % 32 == 0 && dim <= 128 * warps_n && element_bytes == 2;
+  return br / (has_32_rows ? 32 : 16) * warps_n;
 }
 
 /// Returns the resident blocks of that many warps, as TuningValues says: 255 registers a thread at
