@@ -78,6 +78,7 @@ class DynamicSchedule {
     at.kv_tiles = p_.tiles_seen(at, at.row0, kRows);
     const int first = max(at.row0, 0);
     at.first_key = p_.first_key_seen(at, at.head, first, at.row0 + kRows - first);
+    p_.read_origins(at);
     return at;
   }
 
@@ -102,7 +103,7 @@ class DynamicSchedule {
     if (kHasRuns && tiles > p_.q_heads && tiles < arch::block_count()) {
       item = item_of_run(among, found, tiles);
     } else {
-      p_.read_lengths(at_);
+      p_.read_extent(at_);
       if (tiles > p_.q_heads) item = item_of_sequence(item.batch_head, tiles);
     }
     at_.head = item.batch_head;
@@ -139,7 +140,7 @@ class DynamicSchedule {
     const int before = item.batch_head / p_.q_heads;
     item.batch_head -= before * p_.q_heads;
     at_.sequence = first_ + first + before;
-    p_.read_lengths(at_);
+    p_.read_extent(at_);
     return item;
   }
   /// Counts the work tiles of the sequences from first_ on. Where offsets in device memory decrease
