@@ -359,9 +359,9 @@ const bool kRegistered = [] {
   suite.forward<__half>("counted", simulated<Counted>(kMost),
                         policies<kCausalSortedDocument, kRowIntervals, kKeyPadding>);
   suite.forward<__half>("teams", simulated<Teams>(kMost),
-                        policies<kNone, kCausal, kWindow, kSink, kEarlier>);
+                        policies<kNone, kCausal, kWindow, kSink, kEarlier, kPackedCausal>);
   suite.forward<__half>("counted_teams", simulated<CountedTeams>(kMost),
-                        policies<kCausal, kBlockSparse, kKeyPadding>);
+                        policies<kCausal, kBlockSparse, kKeyPadding, kPackedBatches>);
   suite.forward<__nv_bfloat16>("192x32_or_sm80", simulated<ThreeOrSm80>(2e6),
                                policies<kPagedPackedEverything>);
   suite.forward<__half>("128x64_or_sm80", simulated<TwoOrSm80>(kMost),
@@ -480,6 +480,7 @@ const bool kRegistered = [] {
                    KernelsOf<RolesInOrder::Kernels, __half, kPackedCausal>::Backward>(suite, 4, 2);
   suite.test("packed_batches", "both", "any_offsets", [] {
     run_any_offsets<KernelsOf<Two::Kernels, __half, kPackedBatches>::Forward, 7>();
+    run_any_offsets<KernelsOf<CountedTeams::Kernels, __half, kPackedBatches>::Forward, 7>();
     run_any_offsets<KernelsOf<InOrder::Kernels, __half, kPackedBatches>::Backward, 7>();
     run_any_offsets<KernelsOf<Columns::Kernels, __half, kPackedBatches>::Backward, 40>();
   });
