@@ -109,8 +109,8 @@ struct Sm90Forward {
   static constexpr bool kAdds = !kNeedsScores<S> && !Args::DropoutType::kEnabled;
   using Q = typename Args::SequencesType;
   /// Whether sequences are packed, and two teams faster than three consumers: under `Causal` they
-  /// take 0.70 to 0.95 of the time. Where all rows see all keys they take 0.80 to 0.99 up to 1k and
-  /// 1.04 to 1.10 from 4k on: documents of dense tensors have them, which are mostly short (H200,
+  /// take 0.60 to 0.96 of the time. Where all rows see all keys they take 0.58 to 0.98 up to 1k and
+  /// 1.04 to 1.09 from 2k on: documents of dense tensors have them, which are mostly short (H200,
   /// bench/log/tuning-sequences.md). Of `Padded` sequences they spill.
   static constexpr bool kPackedTeams =
       kIsPacked<Q> && kPlainScores<Args> &&
