@@ -21,7 +21,8 @@ POLICIES = {"": "Plain", "dropout": "Dropout", "softcap": "Softcap", "alibi": "A
             "softcap_alibi_dropout": "SoftcapAlibiDropout", "documents": "Documents",
             "prefix": "Prefix", "parity": "Parity", "bias": "Bias", "learned_bias": "LearnedBias",
             "key_padding": "KeyPadding", "blocks": "Blocks", "sink": "Sink", "earlier": "Earlier",
-            "packed": "Packed", "packed_documents": "PackedDocuments", "cached": "Cached", "cached_tree": "CachedTree", "paged": "Paged",
+            "packed": "Packed", "packed_documents": "PackedDocuments",
+            "cached": "Cached", "cached_tree": "CachedTree", "paged": "Paged",
             "paged_packed": "PagedPacked"}
 
 # What a compiler needs for no kernel of ours: the floor of the compile table.
