@@ -27,9 +27,9 @@ struct AttileTensor {
 /// What the policies hold; each reads what is its own. Shapes: slopes, sinks and dsinks, which is
 /// written, (q_heads), earlier_o and earlier_lse dense as O and LSE are, documents (batch, length)
 /// in order, key_lengths (batch), and a bias of Q's type, whose strides count elements and are
-/// those of its gradient, too. `table` is what attile_prepare writes. The block lists are those
-/// that all batches and heads have in common, of `blocks` rows and columns. Of `ancestors` see
-/// own::Tree.
+/// those of its gradient, too. `table` is what attile_prepare writes. `sequences` is the number of
+/// documents, where these are packed sequences. The block lists are those that all batches and
+/// heads have in common, of `blocks` rows and columns. Of `ancestors` see own::Tree.
 struct AttilePolicies {
   const void* bias;
   float* dbias;
@@ -44,7 +44,7 @@ struct AttilePolicies {
   const std::uint32_t* ancestors;
   std::uint64_t seed, offset;
   float dropout, softcap;
-  std::int32_t prefix, window_left, window_right, blocks;
+  std::int32_t prefix, window_left, window_right, blocks, sequences;
 };
 
 /// Where the keys of a cache lie, for the policies that have one: sequence b has seqused_k[b] keys.
@@ -150,6 +150,9 @@ using Blocks = attile::Policies<attile::BlockSparse<Mask>>;
 #endif
 #if __has_include(<attile/core/packed.h>)
 using Packed = attile::Policies<Mask, attile::Packed>;
+#endif
+#if __has_include(<attile/core/packed_batches.h>)
+using PackedDocuments = attile::Policies<Mask, attile::PackedBatches>;
 #endif
 #if __has_include(<attile/core/cache.h>)
 using Cached = attile::Policies<Mask, attile::Cached>;
@@ -265,6 +268,11 @@ A args_of(const AttileProblem& p) {
     a.sequences.cu_seqlens_q = a.sequences.cu_seqlens_k = p.cu_seqlens;
     a.sequences.total_q = a.sequences.total_k = p.total;
   }
+  if constexpr (requires { a.sequences.batches; }) {  // PackedBatches
+    a.sequences.cu_seqlens = static_cast<const int*>(p.policies.table);
+    a.sequences.batches = p.batch, a.sequences.rows = p.q_len;
+    a.batch = p.policies.sequences;
+  }
   if constexpr (requires { a.sequences.queries; }) set_cache(a.sequences, p);
   if constexpr (requires { a.q_scale.data; }) a.q_scale = {p.cache.q_scale};
   if constexpr (requires { a.k_scale.data; }) a.k_scale = {p.cache.k_scale};
@@ -337,15 +345,21 @@ cudaError_t run(const A& a, const AttileProblem& p) {
   return attile::backward<kD, kDv, kMode>(p.workspace, bytes, a, p.stream);
 }
 
-/// Prepares the table of a mask; with a null one it sets `bytes` to its size: 0 where it has none.
-template <class Mask>
-cudaError_t prepare(const Mask& mask, const AttileProblem& p, std::size_t& bytes) {
-  if constexpr (requires { mask.first, mask.second; }) {
-    return prepare(mask.second, p, bytes);  // bundle::Masked: the policy's mask
-  } else if constexpr (std::is_same_v<Mask, attile::SortedDocument>) {
-    const std::int32_t* const ids = p.policies.documents;
+/// Prepares the table of a mask, or of sequences; with a null one it sets `bytes` to its size: 0
+/// where it has none.
+template <class Policy>
+cudaError_t prepare(const Policy& policy, const AttileProblem& p, std::size_t& bytes) {
+  const std::int32_t* const ids = p.policies.documents;
+  if constexpr (requires { policy.first, policy.second; }) {
+    return prepare(policy.second, p, bytes);  // bundle::Masked: the policy's mask
+  } else if constexpr (std::is_same_v<Policy, attile::SortedDocument>) {
     const attile::SortedIds source{ids, ids, p.batch, p.q_len, p.kv_len};
     return attile::prepare(p.policies.table, bytes, source, p.stream);
+#if __has_include(<attile/core/packed_batches.h>)  // earlier headers have none
+  } else if constexpr (std::is_same_v<Policy, attile::PackedBatches>) {
+    const attile::PackedIds source{ids, p.batch, p.q_len, p.policies.sequences};
+    return attile::prepare(p.policies.table, bytes, source, p.stream);
+#endif
   } else {
     bytes = 0;
     return cudaSuccess;
@@ -370,11 +384,16 @@ int attile_workspace(const AttileProblem* problem, std::size_t* bytes) {
   return workspace_of(args_of(*problem), *bytes);
 }
 
-/// With a null policies.table sets `bytes` to the size of the mask's table, 0 where it has none;
-/// else writes the table, of `bytes`, asynchronously on the problem's stream.
+/// With a null policies.table sets `bytes` to the size of the table of the mask, or of the
+/// sequences, 0 where there is none; else writes the table, of `bytes`, asynchronously on the
+/// problem's stream.
 /// Errors   a cudaError_t; 0 for success.
 int attile_prepare(const AttileProblem* problem, std::size_t* bytes) {
-  return prepare(Args::MaskType{}, *problem, *bytes);
+  if constexpr (Args::SequencesType::kUniform) {
+    return prepare(Args::MaskType{}, *problem, *bytes);
+  } else {
+    return prepare(typename Args::SequencesType{}, *problem, *bytes);
+  }
 }
 
 /// Makes the scratch memory of `decode` ready, once, asynchronously on the problem's stream; other

@@ -21,7 +21,8 @@ POLICIES = {"": "Plain", "dropout": "Dropout", "softcap": "Softcap", "alibi": "A
             "softcap_alibi_dropout": "SoftcapAlibiDropout", "documents": "Documents",
             "prefix": "Prefix", "parity": "Parity", "bias": "Bias", "learned_bias": "LearnedBias",
             "key_padding": "KeyPadding", "blocks": "Blocks", "sink": "Sink", "earlier": "Earlier",
-            "packed": "Packed", "cached": "Cached", "cached_tree": "CachedTree", "paged": "Paged",
+            "packed": "Packed", "packed_documents": "PackedDocuments",
+            "cached": "Cached", "cached_tree": "CachedTree", "paged": "Paged",
             "paged_packed": "PagedPacked"}
 
 # What a compiler needs for no kernel of ours: the floor of the compile table.
@@ -200,7 +201,8 @@ class Policies(ctypes.Structure):
         + [("ancestors", ctypes.c_void_p)]
         + [(name, ctypes.c_uint64) for name in ("seed", "offset")]
         + [(name, ctypes.c_float) for name in ("dropout", "softcap")]
-        + [(name, ctypes.c_int32) for name in ("prefix", "window_left", "window_right", "blocks")])
+        + [(name, ctypes.c_int32) for name in ("prefix", "window_left", "window_right", "blocks",
+                                               "sequences")])
 
 
 class Cache(ctypes.Structure):

@@ -23,7 +23,8 @@ LABELS = {IN_ORDER: "attile in order", "before": "attile before",
           "before_in_order": "attile before, in order", **VARIANTS, **PEERS}
 
 DROPOUT, SOFTCAP, PREFIX = 0.1, 30, 1000
-DOCUMENT_ROWS = {"documents_one": 0, "documents_700": 700}  # 0: the whole sequence
+# 0: the whole sequence
+DOCUMENT_ROWS = {"documents_one": 0, "documents_700": 700, "documents_700_packed": 700}
 BLOCK = 128  # rows and columns of a block of block lists
 BLOCK_PERCENT = {"blocks_50": 50, "blocks_10": 10}  # of the blocks that a row of blocks sees
 # What a cell has beside its mask: compare_policies.py says what each one computes. "" is nothing.
@@ -35,6 +36,7 @@ POLICIES = {
     "softcap_alibi_dropout": "softcap + ALiBi + dropout",
     "documents_one": "one document",
     "documents_700": f"documents of {DOCUMENT_ROWS['documents_700']}",
+    "documents_700_packed": f"documents of {DOCUMENT_ROWS['documents_700']}, packed",
     "prefix": f"prefix {PREFIX}",
     "parity": "own mask: parity",
     "bias_hrc": "bias (head, row, col)",
@@ -50,6 +52,7 @@ POLICIES = {
 }
 # Those that differ only in what their memory holds, or in strides, have one kernel.
 KERNEL_POLICIES = {"documents_one": "documents", "documents_700": "documents",
+                   "documents_700_packed": "packed_documents",
                    "bias_hrc": "bias", "bias_bc": "bias",
                    "dbias_hrc": "learned_bias", "dbias_hc": "learned_bias",
                    "dbias_distance": "learned_bias",

@@ -7,7 +7,7 @@ import math
 import typing
 
 import compare_build
-from compare_cells import BLOCK, BLOCK_PERCENT, DROPOUT, PREFIX, SOFTCAP
+from compare_cells import BLOCK, BLOCK_PERCENT, DOCUMENT_ROWS, DROPOUT, PREFIX, SOFTCAP
 
 ROUNDS = 7  # of Philox, as in core/philox.h
 SEED, OFFSET = 0x0123456789ABCDEF, 0x0000000500000003  # all their halves count
@@ -105,7 +105,7 @@ class Policy:
         if cell.policy == "earlier":  # as many as those of the call
             self.earlier = (normal(batch, length, heads, cell.dv).float(),
                             normal(batch, heads, length).float() + math.log(length))
-        if cell.policy in ("documents_one", "documents_700"):
+        if cell.policy in DOCUMENT_ROWS:
             ids = [i for i, rows in enumerate(cell.document_lengths()) for _ in range(rows)]
             self.documents = torch.tensor([ids] * batch, dtype=torch.int32, device=device)
         if cell.policy == "key_padding":
@@ -159,7 +159,7 @@ class Policy:
         if self.cell.policy == "prefix":  # the causal mask is in it
             return prefix
         of_mask = {"causal": causal, "window": window}.get(self.cell.mask)
-        own = {"documents_one": document, "documents_700": document, "parity": parity,
+        own = {**dict.fromkeys(DOCUMENT_ROWS, document), "parity": parity,
                "key_padding": first_keys, "blocks_50": listed,
                "blocks_10": listed}.get(self.cell.policy)
         if of_mask is None or own is None:
@@ -262,6 +262,8 @@ class Policy:
             given.update(bias_batch_stride=0, bias_head_stride=2 * last + 1, bias_row_stride=-1,
                          bias_col_stride=1)
         return compare_build.Policies(
-            **given, blocks=0 if self.blocks is None else len(self.blocks), dropout=self.dropout,
+            **given, blocks=0 if self.blocks is None else len(self.blocks),
+            sequences=0 if self.documents is None else cell.batch * len(cell.document_lengths()),
+            dropout=self.dropout,
             seed=SEED, offset=OFFSET, softcap=SOFTCAP, prefix=PREFIX, window_left=cell.window - 1,
             window_right=0)

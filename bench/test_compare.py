@@ -113,7 +113,8 @@ class Cells(unittest.TestCase):
 
     def test_flops_of_documents_against_counting(self):
         for length in (699, 701, 1450):
-            for policy, rows in (("documents_one", length), ("documents_700", 700)):
+            for policy, rows in (("documents_one", length), ("documents_700", 700),
+                                 ("documents_700_packed", 700)):
                 full, causal = (small(mask, length, policy=policy) for mask in ("full", "causal"))
                 ids = [n for n, rows_ in enumerate(full.document_lengths()) for _ in range(rows_)]
                 self.assertEqual(ids, [i // rows for i in range(length)])

@@ -30,10 +30,13 @@ cudaError_t launch_phases(void* table, const Source& source, cudaStream_t stream
 }  // namespace detail
 
 /// Writes the table of a prepared mask (core/prepared_mask.h): `source` is a SortedIds for a
-/// SortedDocument, or a SeenIntervals for RowIntervals. The mask then holds the table.
+/// SortedDocument, or a SeenIntervals for RowIntervals. The mask then holds the table. Or it writes
+/// the offsets of packed sequences: `source` is a PackedIds for PackedBatches, whose cu_seqlens are
+/// the table.
 /// Scratch  with a null `table` nothing is launched, and `table_bytes`, a variable, is set to the
 ///          bytes of the table (`table_size` returns them, too); else device memory of that size,
-///          aligned to 16 bytes, which the caller keeps as long as the mask is used.
+///          aligned to 16 bytes, which the caller keeps as long as the mask, or the sequences, are
+///          used.
 /// Scope    host; asynchronous on `stream`, never allocates or waits, can be captured: a graph that
 ///          is replayed reads the source's arrays again.
 /// Errors   what `check(source)` says, before anything is launched; else the launch's error.

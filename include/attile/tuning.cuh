@@ -113,9 +113,17 @@ struct Sm90Forward {
       kTileSet == TileSet::kAny || kTileSet == TileSet::kColumns || kTileSet == TileSet::kDiagonals;
   /// Whether a modifier, if there is one, adds to scores alone, and takes few registers.
   static constexpr bool kAdds = !kNeedsScores<S> && !Args::DropoutType::kEnabled;
+  using Q = typename Args::SequencesType;
+  /// Whether sequences are packed, and two teams faster than three consumers: under `Causal` they
+  /// take 0.60 to 0.96 of the time. Where all rows see all keys they take 0.58 to 0.98 up to 1k and
+  /// 1.04 to 1.09 from 2k on: documents of dense tensors have them, which are mostly short (H200,
+  /// bench/log/tuning-sequences.md). Of `Padded` sequences they spill.
+  static constexpr bool kPackedTeams =
+      kIsPacked<Q> && kPlainScores<Args> &&
+      (std::is_same_v<M, Causal> || (std::is_same_v<M, NoMask> && kIsInBatches<Q>));
   /// What two teams have registers for.
   static constexpr bool kTeams =
-      kAdds && kShortSet && Args::SequencesType::kUniform && !E::kFp8Queries &&
+      kAdds && kShortSet && (Q::kUniform || kPackedTeams) && !E::kFp8Queries &&
       (kIsIdentity<S> ? kFitsTeams<M> : !kHasTileMask<MaskInTiles<M>> && !BlockListMask<M>);
   /// Up to 64 columns they also are faster for few keys, where scores have no modifier.
   static constexpr bool kFewKeys =

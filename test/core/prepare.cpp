@@ -19,6 +19,7 @@ using namespace attile_test;
 using attile::Extent;
 using attile::Interval;
 using attile::KeyPadding;
+using attile::PackedIds;
 using attile::RowIntervals;
 using attile::ScoreIndex;
 using attile::SeenIntervals;
@@ -203,6 +204,35 @@ TEST_CASE("prepare.ids_out_of_order") {
   }
 }
 
+/// Offsets are the rows with which runs of equal ids begin, also where a batch begins with the id
+/// that the one before ends with; the runs that `sequences` leaves out have none.
+TEST_CASE("prepare.offsets_of_packed_sequences") {
+  for (const int rows : {0, 1, 5, 127, 128, 129, 700}) {
+    for (const int batches : {0, 1, 3}) {
+      for (const int length : {1, 2, 64, 90}) {
+        std::vector<int> ids, begins;
+        for (int i = 0; i < batches * rows; ++i) {
+          const int in_batch = i % rows;
+          if (in_batch % length == 0) begins.push_back(i);
+          ids.push_back(7 - in_batch / length % 3);  // ids may decrease, and come again
+        }
+        const auto runs = static_cast<int>(begins.size());
+        for (const int sequences : {0, 1, runs, runs + 1, runs + 200}) {
+          INFO(batches << " x " << rows << " by " << length << ", " << sequences);
+          const Table table = host_table(PackedIds{ids.data(), batches, rows, sequences});
+          REQUIRE(!table.empty());
+          const int* const found = reinterpret_cast<const int*>(table.data());
+          int wrong = found[sequences + 1] != runs;
+          for (int n = 0; n <= sequences; ++n) {
+            wrong += found[n] != (n < runs ? begins[static_cast<std::size_t>(n)] : batches * rows);
+          }
+          CHECK(wrong == 0);
+        }
+      }
+    }
+  }
+}
+
 template <class Source>
 std::string why(const Source& source) {
   return attile::table_size(source).check.why;
@@ -228,6 +258,18 @@ TEST_CASE("prepare.refusals") {
   CHECK(why(SeenIntervals{intervals, nullptr, 1, 4, 4}) == "");
   CHECK(why(SeenIntervals{nullptr, intervals, 1, 4, 4}) == "SeenIntervals: first must not be null");
   CHECK(why(SeenIntervals{nullptr, nullptr, 1, 0, 4}) == "");
+  CHECK(why(PackedIds{ids, 2, 4, 3}) == "");
+  CHECK(why(PackedIds{ids}) == "PackedIds: batches is not given");
+  CHECK(why(PackedIds{ids, 2}) == "PackedIds: rows is not given");
+  CHECK(why(PackedIds{ids, 2, 4}) == "PackedIds: sequences is not given");
+  CHECK(why(PackedIds{ids, -2, 4, 3}) == "PackedIds: batches is negative");
+  CHECK(why(PackedIds{ids, 2, -4, 3}) == "PackedIds: rows is negative");
+  CHECK(why(PackedIds{ids, 2, 4, -3}) == "PackedIds: sequences is negative");
+  CHECK(why(PackedIds{ids, (1 << 15) + 1, 1 << 15, 3}) ==
+        "PackedIds: batches * rows must be at most 2^30");
+  CHECK(why(PackedIds{nullptr, 2, 4, 3}) == "PackedIds: ids must not be null");
+  CHECK(why(PackedIds{nullptr, 0, 4, 3}) == "");
+  CHECK(table_bytes(PackedIds{ids, 2, 4, 3}) == (4 + 1 + 1) * 4);
   CHECK(table_bytes(SortedIds{nullptr, nullptr, 0, 4, 4}) == 16);
   CHECK(table_bytes(SortedIds{ids, ids, 1, 4, 8}) == 96);
   CHECK(table_bytes(SeenIntervals{intervals, nullptr, 2, 20, 40}) == 2 * (20 + 4 + 3) * 16);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <attile/core/check.h>
 #include <attile/core/packed.h>
+#include <attile/core/packed_batches.h>
 
 #include <climits>
 #include <string>
@@ -14,6 +15,7 @@ namespace {
 
 using attile::Extent;
 using attile::Packed;
+using attile::PackedBatches;
 using attile::Padded;
 using attile_test::SmallProblem;
 
@@ -67,6 +69,52 @@ TEST_CASE("sequences.packed_clips_what_device_memory_says") {
     }
     CHECK(lengths > 0);
   }
+}
+
+bool same(attile::RowOrigin a, attile::RowOrigin b) { return a.batch == b.batch && a.row == b.row; }
+
+TEST_CASE("sequences.packed_batches") {
+  const std::vector<int> offsets{0, 4, 10, 10, 13, 20, 24, 24};
+  const PackedBatches s{offsets.data(), 3, 10};
+  const Extent bounds{100, 100};
+  CHECK(same(s.extent(0, bounds), {4, 4}));
+  CHECK(same(s.extent(1, bounds), {6, 6}));
+  CHECK(same(s.extent(2, bounds), {0, 0}));
+  CHECK(same(s.extent(4, bounds), {7, 7}));
+  CHECK(same(s.extent(4, {3, 5}), {3, 5}));  // bounds that are too small cut
+  CHECK(same(s.q_origin(1), {0, 4}));
+  CHECK(same(s.q_origin(3), {1, 0}));
+  CHECK(same(s.kv_origin(4), {1, 3}));
+  CHECK(same(s.kv_origin(5), {2, 0}));
+  CHECK(s.q_shape(7, 100).batches == 3);
+  CHECK(s.kv_shape(7, 100).rows == 10);
+  for (int row = 0; row <= 30; ++row) CHECK(s.row_number(s.origin_of(row)) == row);
+  CHECK(same(PackedBatches{offsets.data(), 0, 10}.extent(1, bounds), {0, 0}));
+  CHECK(same(PackedBatches{offsets.data(), 3, 0}.extent(1, bounds), {0, 0}));
+  CHECK(same(PackedBatches{offsets.data(), 3, 0}.q_origin(1), {0, 0}));
+}
+
+TEST_CASE("sequences.packed_batches_clip_what_device_memory_says") {
+  const attile_test::Random random(5);
+  constexpr int kBatch = 80, kBatches = 3, kRows = 17;
+  constexpr Extent kBounds{15, 9};
+  std::vector<int> offsets;
+  for (int i = 0; i <= kBatch; ++i) {
+    const int small = static_cast<int>(random.uniform(i) * 80) - 15;
+    offsets.push_back(i % 7 == 0 ? INT_MIN : i % 11 == 0 ? INT_MAX : small);
+  }
+  const PackedBatches s{offsets.data(), kBatches, kRows};
+  int lengths = 0;
+  for (int b = 0; b < kBatch; ++b) {
+    const Extent e = s.extent(b, kBounds);
+    lengths += e.q_len;
+    CHECK((0 <= e.q_len && e.q_len <= kBounds.q_len));
+    CHECK(e.kv_len == attile::min(e.q_len, kBounds.kv_len));
+    const attile::RowOrigin first = s.q_origin(b);
+    CHECK((0 <= first.batch && 0 <= first.row && first.row + e.q_len <= kRows));
+    CHECK((first.batch < kBatches || (first.row == 0 && e.q_len == 0)));
+  }
+  CHECK(lengths > 0);
 }
 
 TEST_CASE("sequences.padded") {
@@ -153,6 +201,16 @@ TEST_CASE("sequences.check") {
   CHECK(refusal(with(&Packed::cu_seqlens_k, odd)) == "Packed: cu_seqlens_k" + tail);
   CHECK(refusal(with(&Packed::seqused_q, odd)) == "Packed: seqused_q" + tail);
   CHECK(refusal(with(&Packed::seqused_k, odd)) == "Packed: seqused_k" + tail);
+  CHECK(refusal(PackedBatches{numbers, 2, 3}) == "");
+  CHECK(refusal(PackedBatches{numbers, 0, 3}) == "");
+  CHECK(refusal(PackedBatches{nullptr, 2, 3}) == "PackedBatches: cu_seqlens is null");
+  CHECK(refusal(PackedBatches{odd, 2, 3}) == "PackedBatches: cu_seqlens" + tail);
+  CHECK(refusal(PackedBatches{numbers}) == "PackedBatches: batches is not given");
+  CHECK(refusal(PackedBatches{numbers, 2}) == "PackedBatches: rows is not given");
+  CHECK(refusal(PackedBatches{numbers, -1, 3}) == "PackedBatches: batches is negative");
+  CHECK(refusal(PackedBatches{numbers, 2, -1}) == "PackedBatches: rows is negative");
+  CHECK(refusal(PackedBatches{numbers, (1 << 15) + 1, 1 << 15}) ==
+        "PackedBatches: batches * rows must be at most 2^30");
   CHECK(refusal(Padded{}) == "");
   CHECK(refusal(Padded{numbers, numbers}) == "");
   CHECK(refusal(Padded{odd, nullptr}) == "Padded: seqused_q" + tail);

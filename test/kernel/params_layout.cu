@@ -159,6 +159,7 @@ TEST_CASE("params.host and device lay out the kernels' parameters alike") {
   check_policy<kEverything>();
   check_policy<kPackedCausal>();
   check_policy<kPaddedEverything>();
+  check_policy<kPackedBatches>();
   check_policy<kOwnLengthsSink>();
   check_policy<kCachedCausal>();
   check_policy<kPagedPackedEverything>();

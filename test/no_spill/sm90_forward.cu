@@ -41,7 +41,12 @@ bool compiled() {
   using Bf16 = __nv_bfloat16;
   using Sinks = ForwardArgs<Bf16, Causal, NoScoreMod, NoDropout, Uniform, Sink<>>;
   using SinkTraits = sm90::DefaultForwardTraits<Sinks, 64, 64, sm90::TileSet::kLong>;
-  return forward_kernel<SinkTraits> != nullptr && each_16_bit_policy(NamedKernels{}) &&
+  // Their scheduler's warp loads Q of a team, too.
+  using InTeams = ForwardArgs<Bf16, Causal, NoScoreMod, NoDropout, Packed>;
+  using Documents = ForwardArgs<Bf16, NoMask, NoScoreMod, NoDropout, PackedBatches>;
+  const bool packed = forward_kernel<sm90::DefaultForwardTraits<InTeams, 64>> != nullptr &&
+                      forward_kernel<sm90::DefaultForwardTraits<Documents, 64>> != nullptr;
+  return packed && forward_kernel<SinkTraits> != nullptr && each_16_bit_policy(NamedKernels{}) &&
          each_fp8_policy<Elements<E4m3, E4m3, E4m3, Bf16>,
                          Elements<E4m3, E4m3, E4m3, Bf16, Fp8Sums::kUnpromoted>>(NamedKernels{});
 }

@@ -54,11 +54,20 @@ struct OneHead {
     return try_backward(args);
   }
 
-  /// Either pass, of that many sequences that are packed in the rows and keys.
-  cudaError_t try_packed(const attile::Packed& sequences, int batch, int longest_q,
+  /// Either pass, of that many sequences that are packed in the rows and keys. Those of several
+  /// batches have the same memory.
+  template <class Sequences>
+  cudaError_t try_packed(const Sequences& sequences, int batch, int longest_q,
                          int longest_k) const {
     typename Traits::Args args = arguments();
     args.sequences = sequences;
+    if constexpr (attile::kIsInBatches<Sequences>) {
+      const auto divide = [&](auto&... x) { ((x.batch_stride = sequences.rows * kD), ...); };
+      divide(args.q, args.k, args.v, args.o);
+      if constexpr (Traits::kDirection == attile::Direction::kBackward) {
+        divide(args.dout, args.dq, args.dk, args.dv);
+      }
+    }
     args.batch = batch;
     args.q_len = longest_q;
     args.kv_len = longest_k;

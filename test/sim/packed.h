@@ -16,16 +16,18 @@
 #include "support/packed_bits.h"
 #include "support/random.h"
 
-// Kernels with Packed sequences whose offsets and lengths are anything: negative, too large,
-// falling. Nothing is accessed out of bounds, which the machine sees, and every kernel ends. Where
-// offsets fall, rows are given to two sequences, which both write them (a race), or a sequence is
-// left out, whose sums of dQ nobody has written: what its rows get is not defined.
+// Kernels with Packed sequences, or PackedBatches, whose offsets and lengths are anything:
+// negative, too large, falling. Nothing is accessed out of bounds, which the machine sees, and
+// every kernel ends. Where offsets fall, rows are given to two sequences, which both write them (a
+// race), or a sequence is left out, whose sums of dQ nobody has written: what its rows get is not
+// defined.
 
 namespace attile_test {
 
 template <class Traits, int kBatch>
 void run_any_offsets() {
-  constexpr int kRows = 190, kKeys = 230;
+  using Sequences = typename Traits::SequencesType;
+  constexpr int kRows = 190, kKeys = attile::kIsInBatches<Sequences> ? kRows : 230;
   const OneHead<Traits> head(kRows, kKeys, /*lse_of_rows=*/3.0f);
   for (std::uint64_t seed = 1; seed < 7; ++seed) {
     const bool fall = seed % 3 == 0;
@@ -44,8 +46,14 @@ void run_any_offsets() {
     using Ints = example::DeviceArray<int>;
     const Ints cu_q(any(0, kRows)), cu_k(any(1, kKeys)), used_q(any(2, kRows)),
         used_k(any(3, kKeys));
-    attile::Packed packed{cu_q.get(), cu_k.get(), kRows, kKeys};
-    if (seed % 2 == 0) packed.seqused_q = used_q.get(), packed.seqused_k = used_k.get();
+    Sequences packed;
+    if constexpr (attile::kIsInBatches<Sequences>) {
+      constexpr int kBatches = 5;
+      packed = {cu_q.get(), kBatches, kRows / kBatches};
+    } else {
+      packed = {cu_q.get(), cu_k.get(), kRows, kKeys};
+      if (seed % 2 == 0) packed.seqused_q = used_q.get(), packed.seqused_k = used_k.get();
+    }
     const cudaError_t error = head.try_packed(packed, kBatch, /*q_len=*/100, /*kv_len=*/150);
     for (const sim::Report& report : sim::take_reports()) {
       if (fall && (report.kind == "race" || report.kind == "uninitialised")) continue;

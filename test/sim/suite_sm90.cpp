@@ -359,9 +359,9 @@ const bool kRegistered = [] {
   suite.forward<__half>("counted", simulated<Counted>(kMost),
                         policies<kCausalSortedDocument, kRowIntervals, kKeyPadding>);
   suite.forward<__half>("teams", simulated<Teams>(kMost),
-                        policies<kNone, kCausal, kWindow, kSink, kEarlier>);
+                        policies<kNone, kCausal, kWindow, kSink, kEarlier, kPackedCausal>);
   suite.forward<__half>("counted_teams", simulated<CountedTeams>(kMost),
-                        policies<kCausal, kBlockSparse, kKeyPadding>);
+                        policies<kCausal, kBlockSparse, kKeyPadding, kPackedBatches>);
   suite.forward<__nv_bfloat16>("192x32_or_sm80", simulated<ThreeOrSm80>(2e6),
                                policies<kPagedPackedEverything>);
   suite.forward<__half>("128x64_or_sm80", simulated<TwoOrSm80>(kMost),
@@ -419,9 +419,9 @@ const bool kRegistered = [] {
   suite.backward<__half>("d64_or_sm80", simulated<DefaultOrSm80>(kMost), policies<kEverything>);
   suite.backward<__half>("columns_in_order", simulated<ColumnsInOrder>(kWide), policies<kDocument>);
   suite.backward<__nv_bfloat16>("one_group", simulated<OneGroup>(kMost), policies<kCausal>);
-  suite.backward<__half>(
-      "in_order", simulated<InOrder>(kMost),
-      policies<kCausal, kPackedCausal, kCausalSortedDocument, kRowIntervals, kSink>);
+  suite.backward<__half>("in_order", simulated<InOrder>(kMost),
+                         policies<kCausal, kPackedCausal, kPackedBatches, kCausalSortedDocument,
+                                  kRowIntervals, kSink>);
   suite.backward<__half>("d96", simulated<D96>(kWide / 4), policies<kNone>);
   suite.backward<__half>("d96_in_order", simulated<SemaphoreWarps>(kWide / 4),
                          policies<kCausal, kPackedCausal>);
@@ -478,6 +478,12 @@ const bool kRegistered = [] {
                    KernelsOf<InOrder::Kernels, __half, kPackedCausal>::Backward,
                    KernelsOf<Columns::Kernels, __half, kPackedCausal>::Backward,
                    KernelsOf<RolesInOrder::Kernels, __half, kPackedCausal>::Backward>(suite, 4, 2);
+  suite.test("packed_batches", "both", "any_offsets", [] {
+    run_any_offsets<KernelsOf<Two::Kernels, __half, kPackedBatches>::Forward, 7>();
+    run_any_offsets<KernelsOf<CountedTeams::Kernels, __half, kPackedBatches>::Forward, 7>();
+    run_any_offsets<KernelsOf<InOrder::Kernels, __half, kPackedBatches>::Backward, 7>();
+    run_any_offsets<KernelsOf<Columns::Kernels, __half, kPackedBatches>::Backward, 40>();
+  });
   // Several kv tiles, whose blocks go row by row through the query heads, and head by head.
   suite.test("packed_causal", "both", "bits_of_several_kv_tiles", [] {
     using Both = ByTraits<KernelsOf<Two::Kernels, __half, kPackedCausal>::Forward,

@@ -41,6 +41,7 @@ enum class Policy {
   kOwnLengths,
   kPackedCausal,
   kPaddedEverything,
+  kPackedBatches,
   kSink,
   kSinkEverything,
   kOwnLengthsSink,
@@ -114,7 +115,8 @@ constexpr bool pads_queries(Policy p) {
 /// Whether each sequence has a length of its own; `q_len` and `kv_len` are the longest ones then.
 constexpr bool has_own_lengths(Policy p) {
   return p == Policy::kOwnLengths || p == Policy::kPackedCausal || p == Policy::kPaddedEverything ||
-         p == Policy::kOwnLengthsSink || p == Policy::kEarlierEverything || has_cache(p);
+         p == Policy::kPackedBatches || p == Policy::kOwnLengthsSink ||
+         p == Policy::kEarlierEverything || has_cache(p);
 }
 
 constexpr bool has_sinks(Policy p) {
@@ -847,6 +849,29 @@ inline constexpr auto kCases = [] {
        .layout = kBhsd},
       {.name = "padded_everything_dim_256", .policy = kPaddedEverything, .batch = 3,
        .kv_heads = 1, .q_len = 40, .kv_len = 40, .head_dim = 256},
+
+      // Packed sequences that lie in several batches, of which the last one ends early.
+      {.name = "packed_batches_130", .policy = kPackedBatches, .batch = 14, .q_heads = 2,
+       .kv_heads = 1, .q_len = 130, .kv_len = 130, .dlse = true},
+      {.name = "packed_batches_100_bhsd", .policy = kPackedBatches, .batch = 9, .q_heads = 2,
+       .kv_heads = 2, .q_len = 100, .kv_len = 100, .layout = kBhsd, .dlse = true},
+      {.name = "packed_batches_40_padded", .policy = kPackedBatches, .batch = 8, .q_heads = 2,
+       .kv_heads = 1, .q_len = 40, .kv_len = 40, .head_dim = 40, .head_dim_v = 56,
+       .layout = kPadded},
+      {.name = "packed_batches_unaligned", .policy = kPackedBatches, .batch = 6, .kv_heads = 1,
+       .q_len = 33, .kv_len = 33, .head_dim = 41, .layout = kUnaligned},
+      {.name = "packed_batches_dim_128", .policy = kPackedBatches, .batch = 6, .q_heads = 2,
+       .kv_heads = 1, .q_len = 70, .kv_len = 70, .head_dim = 128, .layout = kBhsd},
+      {.name = "packed_batches_dim_256", .policy = kPackedBatches, .batch = 5, .q_heads = 1,
+       .kv_heads = 1, .q_len = 24, .kv_len = 24, .head_dim = 256},
+      {.name = "packed_batches_60_sequences", .policy = kPackedBatches, .batch = 60, .q_heads = 1,
+       .kv_heads = 1, .q_len = 9, .kv_len = 9, .head_dim = 16},
+      {.name = "packed_batches_empty_ends", .policy = kPackedBatches, .batch = 5, .q_heads = 2,
+       .kv_heads = 1, .q_len = 40, .kv_len = 40, .head_dim = 32, .lengths = Lengths::kEmptyEnds},
+      {.name = "packed_batches_all_empty", .policy = kPackedBatches, .batch = 3, .q_len = 40,
+       .kv_len = 40, .lengths = Lengths::kAllEmpty},
+      {.name = "packed_batches_no_rows", .policy = kPackedBatches, .batch = 3, .q_len = 40,
+       .kv_len = 40, .layout = kBhsd, .lengths = Lengths::kNoRows},
 
       // Sinks: rows without keys, no keys at all, sinks above all scores and below, none; heads
       // that share keys; sums of many rows (flash-attention PR #2706).

@@ -88,7 +88,8 @@ inline std::vector<int> lengths_of(const Case& c, bool of_keys) {
 /// Where the rows of one side of a problem lie whose sequences have lengths of their own.
 struct PackedRows {
   std::vector<int> length;
-  std::vector<int> first;       ///< each sequence's first row; empty in a dense tensor
+  std::vector<int> first;  ///< each sequence's first row, counted through all batches; empty where
+                           ///< each sequence has a batch of its own
   std::vector<int> cu_seqlens;  ///< where its room begins and, at last, all rooms end
   int batches = 1;
   int rows = 0;     ///< of each batch of the tensor
@@ -102,6 +103,10 @@ struct PackedRows {
       length = cache.length;
       batches = is_paged(c.policy) ? cache.pages : cache.lines;
       rows = is_paged(c.policy) ? c.page_size : c.kv_len;
+      return;
+    }
+    if (c.policy == Policy::kPackedBatches) {
+      share_batches(c);
       return;
     }
     if (pads_queries(c.policy)) {
@@ -127,11 +132,27 @@ struct PackedRows {
   int begin(int sequence) const { return cache.begin.empty() ? 0 : cache.begin[sequence]; }
   attile::RowOrigin place(int sequence, int row) const {
     if (!cache.length.empty()) return cache.place(sequence, row);
-    return first.empty() ? attile::RowOrigin{sequence, row}
-                         : attile::RowOrigin{0, first[sequence] + row};
+    if (first.empty()) return {sequence, row};
+    if (batches == 1) return {0, first[sequence] + row};
+    return {first[sequence] / rows, first[sequence] % rows + row};
   }
 
  private:
+  /// Lays the sequences of PackedBatches, whose keys lie as their queries do, one behind another
+  /// through as many batches as they need. One that a batch has no room for is cut to the room.
+  void share_batches(const Case& c) {
+    length = lengths_of(c, false);
+    rows = has_no_rows(c, false) ? 0 : c.q_len + c.q_len / 3;
+    int end = 0;
+    for (int& n : length) {
+      n = std::min(n, rows == 0 ? 0 : rows - end % rows);
+      first.push_back(end);
+      cu_seqlens.push_back(end);
+      end += n;
+    }
+    cu_seqlens.push_back(end);
+    batches = rows == 0 ? 1 : end / rows + 1;
+  }
   static int gap_behind(const Case& c, int sequence) {
     if (c.lengths == Lengths::kSelf) return sequence % 6 == 0 ? 3 : 0;
     return c.lengths == Lengths::kLongest ? 6 : 2 + sequence % 3;

@@ -133,6 +133,8 @@ struct CombinationOf<Policy::kOwnLengths> : Combination<OwnLengths> {};
 template <>
 struct CombinationOf<Policy::kPackedCausal> : Combination<Causal, attile::Packed> {};
 template <>
+struct CombinationOf<Policy::kPackedBatches> : Combination<Causal, attile::PackedBatches> {};
+template <>
 struct CombinationOf<Policy::kPaddedEverything>
     : Combination<Gaps, SoftcapAlibi, PhiloxDropout, attile::Padded> {};
 template <>
@@ -303,6 +305,9 @@ class PolicyData {
     if (case_.tight) return;
     s.seqused_q = q_rows.length.data();
     s.seqused_k = kv_rows.length.data();
+  }
+  void operator()(attile::PackedBatches& s) const {
+    s = {q_rows.cu_seqlens.data(), q_rows.batches, q_rows.rows};
   }
   void operator()(attile::PaddedQueries& s) const { s = {q_rows.length.data()}; }
   void operator()(attile::PackedQueries& s) const {
@@ -554,6 +559,7 @@ struct Relocate {
     (*this)(s.seqused_q);
     (*this)(s.seqused_k);
   }
+  void operator()(attile::PackedBatches& s) const { (*this)(s.cu_seqlens); }
   void operator()(attile::PaddedQueries& s) const { (*this)(s.seqused_q); }
   void operator()(attile::PackedQueries& s) const {
     (*this)(s.cu_seqlens_q);

@@ -54,6 +54,7 @@
   X(own_lengths, kOwnLengths)                        \
   X(packed_causal, kPackedCausal)                    \
   X(padded_everything, kPaddedEverything)            \
+  X(packed_batches, kPackedBatches)                  \
   X(sink, kSink)                                     \
   X(sink_everything, kSinkEverything)                \
   X(own_lengths_sink, kOwnLengthsSink)
@@ -110,7 +111,8 @@ inline constexpr auto kLearnedPolicies =
              Policy::kLearnedBiasDropout>;
 /// Sequences of their own lengths.
 inline constexpr auto kSequencePolicies =
-    policies<Policy::kOwnLengths, Policy::kPackedCausal, Policy::kPaddedEverything>;
+    policies<Policy::kOwnLengths, Policy::kPackedCausal, Policy::kPaddedEverything,
+             Policy::kPackedBatches>;
 inline constexpr auto kSinkPolicies =
     policies<Policy::kSink, Policy::kSinkEverything, Policy::kOwnLengthsSink>;
 /// Earlier keys.

@@ -51,6 +51,10 @@ inline void check_prepared_tables() {
       attile::SortedIds there = rows.source;
       there.q_ids = upload(rows.q_ids, q_ids), there.kv_ids = upload(rows.kv_ids, kv_ids);
       check_prepared_table(rows.source, there);
+      for (const int sequences : {0, 4, 3000}) {
+        const attile::PackedIds packed{rows.q_ids.data(), kBatch, e.q_len, sequences};
+        check_prepared_table(packed, {there.q_ids, kBatch, e.q_len, sequences});
+      }
     }
     for (const bool one : {true, false}) {
       const IntervalRows rows(kBatch, e.q_len, e.kv_len, 20, one);

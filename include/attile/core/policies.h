@@ -8,6 +8,7 @@
 #include <attile/core/earlier_keys.h>
 #include <attile/core/mask.h>
 #include <attile/core/packed.h>
+#include <attile/core/packed_batches.h>
 #include <attile/core/policy.h>
 #include <attile/core/prepared_mask.h>
 #include <attile/core/score_mod.h>

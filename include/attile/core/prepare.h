@@ -16,9 +16,9 @@
 #include <cstdint>
 #include <type_traits>
 
-// How the tables of prepared masks are written. A source holds what a table is made of. Its phases
-// follow each other, and the items of a phase are independent: a kernel has a thread for each, and
-// the CPU a loop.
+// How the tables of prepared masks, and the offsets of packed sequences, are written. A source
+// holds what a table is made of. Its phases follow each other, and the items of a phase are
+// independent: a kernel has a thread for each, and the CPU a loop.
 
 namespace attile {
 
@@ -187,6 +187,82 @@ struct SeenIntervals {
       full = Mask::longer_of(full, run);
     }
     return {touched.begin, touched.end, full.begin, full.end};
+  }
+};
+
+/// Holds the ids of which the offsets of PackedBatches, or of Packed, are made: each run of equal
+/// ids in a batch is a sequence. The table is what `cu_seqlens` points to, sequences + 1 offsets of
+/// rows that are counted through all batches, and behind these one int more, how many runs there
+/// are. Those above `sequences` are in no sequence, so that their rows are not written; where there
+/// are fewer, the other sequences are empty.
+struct PackedIds {
+  static constexpr int kPhases = 2;
+
+  const int* ids = nullptr;  ///< (batches, rows)
+  int batches = kUnset;
+  int rows = kUnset;
+  int sequences = kUnset;  ///< the most that there may be: `batch` of the arguments
+
+  const char* fault() const {
+    if (batches == kUnset) return "PackedIds: batches is not given";
+    if (rows == kUnset) return "PackedIds: rows is not given";
+    if (sequences == kUnset) return "PackedIds: sequences is not given";
+    if (batches < 0) return "PackedIds: batches is negative";
+    if (rows < 0) return "PackedIds: rows is negative";
+    if (sequences < 0) return "PackedIds: sequences is negative";
+    if (std::int64_t{batches} * rows > kMaxLength) {
+      return "PackedIds: batches * rows must be at most 2^30";
+    }
+    return ids == nullptr && total() > 0 ? "PackedIds: ids must not be null" : nullptr;
+  }
+  std::int64_t table_bytes() const {
+    return (std::int64_t{sequences} + 2 + parts()) * std::int64_t{sizeof(int)};
+  }
+
+  /// Items are parts of kPart rows, whose runs are counted in the first phase: these counts lie
+  /// behind the number of all runs. Items of that phase are offsets, too.
+  template <int kPhase>
+  ATTILE_HOST_DEVICE std::int64_t items() const {
+    return kPhase == 0 ? max(std::int64_t{sequences} + 2, std::int64_t{parts()}) : parts();
+  }
+  template <int kPhase>
+  ATTILE_HOST_DEVICE void prepare_item(void* table, std::int64_t item) const {
+    int *const offsets = static_cast<int*>(table), *const runs = offsets + sequences + 1;
+    int* const counts = runs + 1;
+    if constexpr (kPhase == 0) {
+      if (item <= sequences) offsets[item] = total();
+      if (item == sequences + 1) *runs = 0;
+      if (item >= parts()) return;
+      int count = 0;
+      for_each_begin(static_cast<int>(item), [&](int) { ++count; });
+      counts[item] = count;
+    } else {
+      int run = 0;
+      for (int part = 0; part < item; ++part) run += counts[part];
+      for_each_begin(static_cast<int>(item), [&](int row) {
+        if (run <= sequences) offsets[run] = row;
+        ++run;
+      });
+      if (item == parts() - 1) *runs = run;
+    }
+  }
+
+ private:
+  static constexpr int kPart = 128;
+
+  ATTILE_HOST_DEVICE int total() const { return batches * rows; }
+  ATTILE_HOST_DEVICE int parts() const { return ceil_div(total(), kPart); }
+  /// Calls f(row) for each row of a part with which a run begins.
+  template <class F>
+  ATTILE_HOST_DEVICE void for_each_begin(int part, const F& f) const {
+    const int first = part * kPart, end = min(first + kPart, total());
+    int before = first % rows == 0 ? 0 : ids[first - 1], in_batch = first % rows;
+    for (int row = first; row < end; ++row) {
+      const int id = ids[row];
+      if (in_batch == 0 || id != before) f(row);
+      before = id;
+      in_batch = in_batch + 1 < rows ? in_batch + 1 : 0;
+    }
   }
 };
 

@@ -54,6 +54,9 @@ inline constexpr bool kIsPaged = [] {
 ///                                  by the rows of the tensors, and not by the bound of each
 ///                                  sequence (TileSlots). The origins of the sequence behind the
 ///                                  last one, which has no rows, say where the last one ends
+///   row_number(origin), origin_of(number)  of packed sequences that lie in several batches, one
+///                                  behind another through all of them: the number of a row where
+///                                  rows are counted so, and where that row is
 ///   static constexpr bool kPackedQueries  whether that is so of the queries alone: forward only
 ///   static constexpr bool kForwardOnly    whether sequences may share keys, so that there are no
 ///                                         gradients: BackwardArgs refuse it
@@ -120,6 +123,31 @@ inline constexpr bool kIsPackedAlong = [] {
   }
   return kIsPacked<Q>;
 }();
+
+/// Says whether packed sequences lie in several batches: see Sequences.
+template <Sequences Q>
+inline constexpr bool kIsInBatches = requires(const Q& sequences, RowOrigin origin) {
+  sequences.row_number(origin);
+};
+
+/// Return the number of a row of packed sequences, counted through all batches, and where the row
+/// of a number is.
+template <Sequences Q>
+ATTILE_HOST_DEVICE constexpr int row_number(const Q& sequences, RowOrigin origin) {
+  if constexpr (kIsInBatches<Q>) {
+    return sequences.row_number(origin);
+  } else {
+    return origin.row;
+  }
+}
+template <Sequences Q>
+ATTILE_HOST_DEVICE constexpr RowOrigin origin_of_row(const Q& sequences, int number) {
+  if constexpr (kIsInBatches<Q>) {
+    return sequences.origin_of(number);
+  } else {
+    return {0, number};
+  }
+}
 
 /// Says whether a policy is for the forward pass alone: see Sequences.
 template <Sequences Q>

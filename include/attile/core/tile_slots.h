@@ -37,13 +37,13 @@ class TileSlots {
   /// Returns the number of slots of all sequences.
   constexpr std::int64_t count() const {
     if (batch_ == 0 || bound_tiles_ == 0) return 0;
-    if constexpr (kIsPackedAlong<S, kAxis>) return std::int64_t{rows() / kTile} + batch_;
+    if constexpr (kIsPackedAlong<S, kAxis>) return rows() / kTile + batch_;
     return std::int64_t{batch_} * bound_tiles_;
   }
   /// Returns the first slot of a sequence; of the one behind the last, one past the last one's.
   ATTILE_HOST_DEVICE constexpr int first(int sequence) const {
     if constexpr (kIsPackedAlong<S, kAxis>) {
-      return sequence == 0 ? 0 : origin(sequence).row / kTile + sequence;
+      return sequence == 0 ? 0 : row_number(sequences_, origin(sequence)) / kTile + sequence;
     }
     return sequence * bound_tiles_;
   }
@@ -81,10 +81,11 @@ class TileSlots {
   ATTILE_HOST_DEVICE constexpr RowOrigin origin(int sequence) const {
     return kAxis == Axis::kRows ? sequences_.q_origin(sequence) : sequences_.kv_origin(sequence);
   }
-  /// Returns the rows of the tensors.
-  constexpr int rows() const {
-    return kAxis == Axis::kRows ? sequences_.q_shape(batch_, bound_).rows
-                                : sequences_.kv_shape(batch_, bound_).rows;
+  /// Returns the rows of the tensors, of all batches.
+  constexpr std::int64_t rows() const {
+    const RowShape shape = kAxis == Axis::kRows ? sequences_.q_shape(batch_, bound_)
+                                                : sequences_.kv_shape(batch_, bound_);
+    return std::int64_t{shape.batches} * shape.rows;
   }
 
   const S& sequences_;

@@ -24,7 +24,7 @@ void prepare_phases(void* table, const Source& source) {
 
 }  // namespace detail
 
-/// Writes the table of a prepared mask in host memory, as attile::prepare does in device memory:
+/// Writes the table of a source in host memory, as attile::prepare does in device memory:
 /// the same bytes. `table` has the bytes that `table_size(source)` returns, aligned to 16.
 /// Errors   never throws: a bad source and a bad table are each a Check that says so.
 template <TableSource Source>

@@ -120,7 +120,8 @@ struct BackwardParams : Problem<Traits>,
   ATTILE_HOST_DEVICE std::int64_t q_tile_number(const WorkTile& at) const {
     const int tile = at.row0 / Traits::kBr;
     if constexpr (kPackedSequences) {  // a head has no more tiles than slots
-      const std::int64_t first = at.q_origin.row / Traits::kBr + at.sequence;
+      const int row = row_number(this->policies.sequences, at.q_origin);
+      const std::int64_t first = row / Traits::kBr + at.sequence;
       return first * this->q_heads + at.head * q_tiles_of(at) + tile;
     }
     return (static_cast<std::int64_t>(at.sequence) * this->q_heads + at.head) * q_tiles + tile;
@@ -128,7 +129,8 @@ struct BackwardParams : Problem<Traits>,
   /// Returns the index of a work tile's kv tile among the slots of kv tiles of all kv heads.
   ATTILE_HOST_DEVICE int kv_tile_number(const WorkTile& kv) const {
     if constexpr (kPackedSequences) {
-      const int first = kv.kv_origin.row / Traits::kBc + kv.sequence;
+      const int row = row_number(this->policies.sequences, kv.kv_origin);
+      const int first = row / Traits::kBc + kv.sequence;
       return first * this->kv_heads + kv.kv_head * kv_tiles_of(kv) + kv.kv_tile();
     }
     return (kv.sequence * this->kv_heads + kv.kv_head) * kv_tiles + kv.kv_tile();

@@ -187,11 +187,15 @@ inline constexpr int kPreprocessWarps = min(ceil_div(Traits::kBr, arch::kWarpSiz
 template <class Traits>
 inline constexpr int kPreprocessThreads = kPreprocessWarps<Traits>* arch::kWarpSize;
 /// Is the number of its blocks for which a multiprocessor has registers at least: those of 16
-/// warps, and with kInOrder of 12, as more would spill. By 16 instead of 12 a pass of 512 packed
+/// warps, and with kInOrder, or packed sequences in several batches, of 12, as more would spill. By
+/// 16 instead of 12 a pass of 512 packed
 /// sequences of 128 rows takes 0.985 of the time (H200, bench/log/tuning-sequences.md).
 template <class Traits>
-inline constexpr int kPreprocessBlocks =
-    (Traits::kDqMode == DqMode::kInOrder ? 12 : 16) / kPreprocessWarps<Traits>;
+inline constexpr int kPreprocessBlocks = [] {
+  constexpr bool kInBatches = kIsInBatches<typename Traits::SequencesType>;
+  constexpr int kWarps = Traits::kDqMode == DqMode::kInOrder || kInBatches ? 12 : 16;
+  return kWarps / kPreprocessWarps<Traits>;
+}();
 template <class Traits>
 inline constexpr std::size_t kPreprocessSharedBytes =
     kPreprocessWarps<Traits>* RowProducts<typename Traits::ElementType>::kBytes;

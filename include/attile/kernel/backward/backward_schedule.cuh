@@ -32,23 +32,27 @@ inline constexpr bool kHeadMajor = Traits::kAlternatesFrom > 0;
 /// Writes a work tile of packed sequences to a list in device memory, with the lengths of its
 /// sequence and where that begins, so that who reads it reads nothing else. `head`: the query head
 /// or the kv head; `tile`: the number of its tile; `kind`: what else is said of it.
-ATTILE_DEVICE void list_tile(int* list, std::int64_t number, const WorkTile& at, int head, int tile,
-                             int kind) {
+template <Sequences Q>
+ATTILE_DEVICE void list_tile(const Q& sequences, int* list, std::int64_t number, const WorkTile& at,
+                             int head, int tile, int kind) {
   int* const listed = list + kListedInts * number;
   arch::store(listed, Vec<int, 4>{at.sequence, head, tile, kind});
   arch::store(listed + 4,
-              Vec<int, 4>{at.extent.q_len, at.extent.kv_len, at.q_origin.row, at.kv_origin.row});
+              Vec<int, 4>{at.extent.q_len, at.extent.kv_len, row_number(sequences, at.q_origin),
+                          row_number(sequences, at.kv_origin)});
 }
 /// Returns the sequence, head, tile and kind that list_tile wrote.
 ATTILE_DEVICE Vec<int, 4> listed_tile(const int* list, std::int64_t number) {
   return arch::load<4>(list + kListedInts * number);
 }
 /// Reads the lengths and origins that list_tile wrote into `at`.
-ATTILE_DEVICE void read_listed_lengths(WorkTile& at, const int* list, std::int64_t number) {
+template <Sequences Q>
+ATTILE_DEVICE void read_listed_lengths(const Q& sequences, WorkTile& at, const int* list,
+                                       std::int64_t number) {
   const Vec<int, 4> lengths = arch::load<4>(list + kListedInts * number + 4);
   at.extent = {lengths[0], lengths[1]};
-  at.q_origin.row = lengths[2];
-  at.kv_origin.row = lengths[3];
+  at.q_origin = origin_of_row(sequences, lengths[2]);
+  at.kv_origin = origin_of_row(sequences, lengths[3]);
 }
 
 /// Returns the work tile of a kv block. Its head is the first one that reads the kv head. Of packed
@@ -64,7 +68,7 @@ ATTILE_DEVICE WorkTile kv_work_tile(const BackwardParams<Traits>& p, int kv_bloc
     at.sequence = listed[0];
     at.kv_head = listed[1];
     index = listed[2];
-    read_listed_lengths(at, p.kv_block_list, kv_block);
+    read_listed_lengths(p.policies.sequences, at, p.kv_block_list, kv_block);
   } else {
     const int batch_head = kv_block / p.kv_tiles;
     index = kv_block % p.kv_tiles;
@@ -190,7 +194,8 @@ ATTILE_DEVICE void list_kv_blocks(const BackwardParams<Traits>& p) {
   for (; begun < p.kv_blocks(); begun += warps) {
     const auto [at, order] = packed_kv_block(p, static_cast<int>(begun));
     if (thread % arch::kWarpSize != 0) continue;
-    list_tile(p.kv_block_list, begun, at, at.kv_head, at.kv_tile(), static_cast<int>(order));
+    list_tile(p.policies.sequences, p.kv_block_list, begun, at, at.kv_head, at.kv_tile(),
+              static_cast<int>(order));
   }
 }
 
@@ -283,7 +288,7 @@ ATTILE_DEVICE WorkTile listed_row_tile(const BackwardParams<Traits>& p, int numb
     at.head = listed[1];
     at.kv_head = at.head / p.group_heads;
     at.row0 = listed[2] * Traits::kBr;
-    read_listed_lengths(at, p.q_tile_list, number);
+    read_listed_lengths(p.policies.sequences, at, p.q_tile_list, number);
     is_computed = listed[3] != 0;
     return at;
   } else {
@@ -301,7 +306,8 @@ ATTILE_DEVICE void list_row_tile(const BackwardParams<Traits>& p, int number, co
   const bool is_computed =
       has_rows && p.kv_tiles_of(at) > 0 && is_found_by_warp(p.kv_slots(), at.sequence);
   if (arch::thread_index() % arch::kWarpSize != 0) return;
-  list_tile(p.q_tile_list, number, at, at.head, at.row0 / Traits::kBr, is_computed);
+  list_tile(p.policies.sequences, p.q_tile_list, number, at, at.head, at.row0 / Traits::kBr,
+            is_computed);
 }
 
 /// Returns the tile of query rows that a block of the kernel after the pass stores, behind which

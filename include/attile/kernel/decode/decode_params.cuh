@@ -254,14 +254,15 @@ struct DecodeParams : Problem<Traits> {
   static int rows_of_parts(const Args& args) {
     return static_cast<int>(round_up(min<std::int64_t>(kBr, rows_of_head(args)), std::int64_t{2}));
   }
-  /// Returns the most row tiles of all heads. Where sequences share a batch, each may cut its last
-  /// row tile.
+  /// Returns the most row tiles of all heads. Where sequences are packed, each may cut its last row
+  /// tile.
   static std::int64_t row_tile_bound(const Args& args) {
     const std::int64_t packed = heads_that_share(args);
     const RowShape shape = args.sequences.q_shape(args.batch, args.q_len);
-    const std::int64_t tiles = ceil_div(shape.rows * packed, std::int64_t{kBr});
-    const bool share_a_batch = kIsPackedAlong<typename Base::SequencesType, Axis::kRows>;
-    const std::int64_t of_head = share_a_batch ? tiles + args.batch : args.batch * tiles;
+    const bool are_packed = kIsPackedAlong<typename Base::SequencesType, Axis::kRows>;
+    const std::int64_t rows = (are_packed ? std::int64_t{shape.batches} : 1) * shape.rows;
+    const std::int64_t tiles = ceil_div(rows * packed, std::int64_t{kBr});
+    const std::int64_t of_head = are_packed ? tiles + args.batch : args.batch * tiles;
     return of_head * (args.q_heads / packed);
   }
   /// Returns the most units where each has so many kv tiles.

@@ -100,13 +100,19 @@ struct Problem : detail::Fp8Inputs<typename Traits::Args::Elements>,
       return at.extent;
     }
   }
-  /// Sets the lengths of a work tile's sequence, and where it begins.
-  ATTILE_DEVICE void read_lengths(WorkTile& at) const {
+  /// Set the lengths of a work tile's sequence, where it begins, and both.
+  ATTILE_DEVICE void read_extent(WorkTile& at) const {
     at.extent = policies.sequences.extent(at.sequence, bounds);
+  }
+  ATTILE_DEVICE void read_origins(WorkTile& at) const {
     if constexpr (!kUniform) {
       at.q_origin = policies.sequences.q_origin(at.sequence);
       at.kv_origin = policies.sequences.kv_origin(at.sequence);
     }
+  }
+  ATTILE_DEVICE void read_lengths(WorkTile& at) const {
+    read_extent(at);
+    read_origins(at);
   }
   /// Returns the slots of tiles of query rows.
   ATTILE_HOST_DEVICE auto q_slots() const {

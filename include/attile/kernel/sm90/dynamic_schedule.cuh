@@ -63,28 +63,30 @@ class DynamicSchedule {
       !kRowsAlike<typename Traits::MaskType> && !kIsForwardOnly<typename Traits::SequencesType>;
 
  public:
-  ATTILE_DEVICE DynamicSchedule(const TmaForwardParams<Traits>& p, int block)
-      : p_(p), block_(block) {}
+  ATTILE_DEVICE explicit DynamicSchedule(const TmaForwardParams<Traits>& p) : p_(p) {}
 
-  /// Goes on to the block's next work tile. Returns whether there is one.
-  ATTILE_DEVICE bool next() {
+  /// Returns the block's next work tile; behind the last one its sequence is below 0. in_turn():
+  /// the tile's number where no counter gives it. The origins are read last: by then few registers
+  /// hold anything else.
+  template <class F>
+  ATTILE_DEVICE WorkTile next(const F& in_turn) {
     int* const counter = p_.scheduler.counter;
-    const std::int64_t number =
-        counter != nullptr ? take_number(counter) : snake(block_, arch::block_count(), wave_++);
-    return number < p_.scheduler.items && enter(static_cast<unsigned>(number));
-  }
-  ATTILE_DEVICE WorkTile tile() const {
-    WorkTile at = at_;
+    const std::int64_t number = counter != nullptr ? take_number(counter) : in_turn();
+    WorkTile at{.sequence = -1};
+    if (number >= p_.scheduler.items || !enter(at, static_cast<unsigned>(number))) return at;
     at.kv_tiles = p_.tiles_seen(at, at.row0, kRows);
     const int first = max(at.row0, 0);
     at.first_key = p_.first_key_seen(at, at.head, first, at.row0 + kRows - first);
+    p_.read_origins(at);
     return at;
   }
 
  private:
+  /// Returns how many blocks, or their teams, share the work tiles.
+  ATTILE_DEVICE static int blocks() { return arch::block_count() * Traits::kTeams; }
   /// Goes to the work tile with a number, which is not below the one before. Returns whether there
   /// is one.
-  ATTILE_DEVICE bool enter(unsigned number) {
+  ATTILE_DEVICE bool enter(WorkTile& at, unsigned number) {
     for (;;) {
       const unsigned all = of_lane(arch::kWarpSize - 1);
       if (number - before_ < all) break;
@@ -98,26 +100,26 @@ class DynamicSchedule {
     const int begin = begin_of_lane(found);
     const int tiles = static_cast<int>(of_lane(found)) - begin;
     WorkItem item{among - begin, 0};
-    at_.sequence = first_ + found;
-    if (kHasRuns && tiles > p_.q_heads && tiles < arch::block_count()) {
-      item = item_of_run(among, found, tiles);
+    at.sequence = first_ + found;
+    if (kHasRuns && tiles > p_.q_heads && tiles < blocks()) {
+      item = item_of_run(at, among, found, tiles);
     } else {
-      p_.read_lengths(at_);
-      if (tiles > p_.q_heads) item = item_of_sequence(item.batch_head, tiles);
+      p_.read_extent(at);
+      if (tiles > p_.q_heads) item = item_of_sequence(at.extent, item.batch_head, tiles);
     }
-    at_.head = item.batch_head;
-    at_.kv_head = at_.head / p_.group_heads;
-    at_.row0 = item.q_tile * kRows;
-    if (p_.kHasLead) at_.row0 -= lead_rows(at_.extent.q_len, kRows, kWarpgroupRows);
+    at.head = item.batch_head;
+    at.kv_head = at.head / p_.group_heads;
+    at.row0 = item.q_tile * kRows;
+    if (p_.kHasLead) at.row0 -= lead_rows(at.extent.q_len, kRows, kWarpgroupRows);
     return true;
   }
-  /// Returns the n-th of the `tiles` work tiles of the sequence, whose lengths have been read.
-  ATTILE_DEVICE WorkItem item_of_sequence(int n, int tiles) const {
+  /// Returns the n-th of the `tiles` work tiles of a sequence.
+  ATTILE_DEVICE WorkItem item_of_sequence(Extent lengths, int n, int tiles) const {
     const int q_tiles = tiles / p_.q_heads;
-    const int fit = min(p_.scheduler.l2_keys / max(at_.extent.kv_len, 1), p_.kv_heads);
+    const int fit = min(p_.scheduler.l2_keys / max(lengths.kv_len, 1), p_.kv_heads);
     const int sharing = kRowsAlike<typename Traits::MaskType> ? 0 : p_.group_heads;
-    const auto sections = Sections::fitting(max(fit, 1) * p_.group_heads, q_tiles, sharing,
-                                            p_.q_heads, arch::block_count());
+    const auto sections =
+        Sections::fitting(max(fit, 1) * p_.group_heads, q_tiles, sharing, p_.q_heads, blocks());
     return GrowingItems(0, 1, q_tiles, p_.q_heads, sections).item(n);
   }
   /// Returns the head, and its tile, of number `among` of these sequences, and goes to its
@@ -125,7 +127,7 @@ class DynamicSchedule {
   /// are blocks, are a run: they go in the order of the batch heads of a dense problem. Else the
   /// longest tiles of the last sequence would begin late, and few blocks would compute them while
   /// the others have nothing to do. `found`: the lane of one of them, which has `tiles`.
-  ATTILE_DEVICE WorkItem item_of_run(int among, int found, int tiles) {
+  ATTILE_DEVICE WorkItem item_of_run(WorkTile& at, int among, int found, int tiles) const {
     const int lane = arch::thread_index() % arch::kWarpSize;
     const bool differs = static_cast<int>(end_) - begin_of_lane(lane) != tiles;
     const int opposite = arch::kWarpSize - 1 - lane;
@@ -134,12 +136,12 @@ class DynamicSchedule {
     const int past = arch::first_lane(differs && lane > found);
     const int heads = (past - first) * p_.q_heads;
     const int q_tiles = tiles / p_.q_heads;
-    const auto sections = Sections::counted(q_tiles, p_.group_heads, heads, arch::block_count());
+    const auto sections = Sections::counted(q_tiles, p_.group_heads, heads, blocks());
     WorkItem item = GrowingItems(0, 1, q_tiles, heads, sections).item(among - begin_of_lane(first));
     const int before = item.batch_head / p_.q_heads;
     item.batch_head -= before * p_.q_heads;
-    at_.sequence = first_ + first + before;
-    p_.read_lengths(at_);
+    at.sequence = first_ + first + before;
+    p_.read_extent(at);
     return item;
   }
   /// Counts the work tiles of the sequences from first_ on. Where offsets in device memory decrease
@@ -168,11 +170,9 @@ class DynamicSchedule {
   }
 
   const TmaForwardParams<Traits>& p_;
-  int block_, wave_ = 0;
   int first_ = -arch::kWarpSize;  // the first of the 32 sequences
   unsigned before_ = 0;           // the work tiles of those before
   unsigned end_ = 0;              // of these sequences up to this lane's
-  WorkTile at_{};
 };
 
 /// Makes a block's work tiles with kHasScheduler where all sequences have the same lengths: those
@@ -241,10 +241,43 @@ class ScheduleReader {
   int parity_ = 0;
 };
 
-/// Makes the block's work tiles with kHasScheduler.
-template <class Traits>
-using MadeSchedule = std::conditional_t<Traits::SequencesType::kUniform, CountedSchedule<Traits>,
-                                        DynamicSchedule<Traits>>;
+/// Does what run_scheduler does where sequences have lengths of their own. With kKeepsNumbers
+/// `made` counts the work tiles. Scope    all lanes of a warp.
+template <class Traits, class F>
+ATTILE_DEVICE void run_dynamic_scheduler(const TmaForwardParams<Traits>& p, int block,
+                                         const ForwardMemory<Traits>& smem, const F& made) {
+  DynamicSchedule<Traits> tiles(p);
+  const bool writes = arch::thread_index() % arch::kWarpSize == 0;
+  if constexpr (Traits::kKeepsNumbers) {
+    if (writes) smem.schedule_numbers() = {block, 0};
+  }
+  bool more = true;
+  for (int wave = 0; more; ++wave) {
+    const auto in_turn = [&] {
+      if constexpr (Traits::kKeepsNumbers) {
+        const ScheduleNumbers& kept = smem.schedule_numbers();
+        std::int64_t mine = 0;
+        if (writes) mine = snake(kept.team, arch::block_count() * Traits::kTeams, kept.tiles);
+        return std::int64_t{arch::uniform(static_cast<int>(min<std::int64_t>(mine, INT_MAX)))};
+      } else {
+        return snake(block, arch::block_count(), wave);
+      }
+    };
+    if (writes) {
+      int before = wave;
+      if constexpr (Traits::kKeepsNumbers) before = smem.schedule_numbers().tiles;
+      // With parity 1 the first wait returns at once.
+      arch::mbarrier_wait(smem.work_tile_empty(), ~before & 1);  // readers allow the next one
+    }
+    const WorkTile at = tiles.next(in_turn);
+    more = at.sequence >= 0;
+    if (writes) {
+      smem.work_tile() = at;
+      arch::mbarrier_arrive(smem.work_tile_full());
+      made(smem.work_tile());
+    }
+  }
+}
 
 /// Writes the block's work tiles for the others, with kHasScheduler. One lane calls made(at) with
 /// each of them, and with what follows the last one. `number`: with kSparesProducer how often it
@@ -253,7 +286,11 @@ template <class Traits, class F>
 ATTILE_DEVICE void run_scheduler(const TmaForwardParams<Traits>& p, int block,
                                  const ForwardMemory<Traits>& smem, const F& made,
                                  [[maybe_unused]] const int& number = 0) {
-  MadeSchedule<Traits> tiles(p, block);
+  if constexpr (!Traits::SequencesType::kUniform) {
+    run_dynamic_scheduler(p, block, smem, made);
+    return;
+  }
+  CountedSchedule<Traits> tiles(p, block);
   const bool writes = arch::thread_index() % arch::kWarpSize == 0;
   bool more = true;
   // With parity 1 the first wait returns at once.

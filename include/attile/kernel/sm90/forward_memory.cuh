@@ -95,6 +95,10 @@ struct ForwardMemory {
   ATTILE_DEVICE WorkTile& work_tile() const {
     return *reinterpret_cast<WorkTile*>(data + Traits::kWorkTileOffset);
   }
+  /// What the scheduler keeps, with kKeepsNumbers; the first lane of its warp alone uses it.
+  ATTILE_DEVICE ScheduleNumbers& schedule_numbers() const {
+    return *reinterpret_cast<ScheduleNumbers*>(data + Traits::kNumbersOffset);
+  }
   ATTILE_DEVICE arch::Mbarrier* work_tile_full() const {
     return barriers() + Traits::kPipelineBarriers;
   }

@@ -252,6 +252,7 @@ ATTILE_DEVICE void load_q_of_team(const TmaForwardParams<Traits>& p, int block,
   int number = 0;
   const auto load = [&](const WorkTile& at) {
     constexpr int kStages = Traits::kQStages;
+    if constexpr (Traits::kKeepsNumbers) number = smem.schedule_numbers().tiles++;
     if constexpr (Traits::kSparesProducer) state = {number % kStages, number / kStages & 1};
     ATTILE_UNROLL_BY(1)
     for (int warpgroup = 0; warpgroup < Traits::kConsumers; ++warpgroup) {

@@ -56,9 +56,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
       TuningType::kTeams == 1 ||
           (TuningType::kTeams == 2 && Br <= 128 && !TuningType::kPacksHeads &&
            TuningType::kElementStages == 0 && !TuningType::kOrders && !P::DropoutType::kEnabled &&
-           !E::kFp8Queries && P::SequencesType::kUniform),
+           !E::kFp8Queries && !kIsPaged<typename P::SequencesType>),
       "attile::sm90::ForwardTraits: two teams are for up to 128 rows of one head each, inputs of "
-      "16 bits and sequences of one length, Uniform; without dropout, and without tiles of a score "
+      "16 bits and keys that do not lie in pages; without dropout, and without tiles of a score "
       "modifier's elements");
   static_assert(!TuningType::kPacksHeads || P::SequencesType::kUniform,
                 "attile::sm90::ForwardTraits: query heads share a tile only where all sequences "
@@ -179,10 +179,14 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
                                           kIsIdentity<typename P::ScoreModType> &&
                                           !P::DropoutType::kEnabled;
   static constexpr bool kReadsTilesEarly = kListsBlocks && !kReadsTilesLate;
-  /// Whether the warp that makes the work tiles of a team and loads Q has few registers left, as
-  /// the mask reads memory: it works out the states of pipelines from the number of its work tiles.
+  /// Whether the warp that makes the work tiles of a team and loads Q has no register left, as
+  /// sequences have lengths of their own: it keeps ScheduleNumbers in shared memory.
+  static constexpr bool kKeepsNumbers = kTeams > 1 && !P::SequencesType::kUniform;
+  /// Whether it has few, for that reason or as the mask reads memory: it works out the states of
+  /// pipelines from the number of its work tiles.
   static constexpr bool kSparesProducer =
-      kTeams > 1 && kHasScheduler&& kHasTileMask<MaskInTiles<typename P::MaskType>>;
+      kKeepsNumbers ||
+      (kTeams > 1 && kHasScheduler && kHasTileMask<MaskInTiles<typename P::MaskType>>);
   /// Whether a stage of V has beside the tile what dropout's decisions about its columns have in
   /// common, which a warp of the producer makes that has nothing else to do.
   static constexpr bool kDropoutColumns = kMasksP && !kHasScheduler && kElementStages == 0 &&
@@ -296,8 +300,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
   static constexpr int kPipelineBarriers =
       2 * (kConsumers * (kQStages + kElementStages) + 2 * kStages + kLoadedVStages);
-  /// Where the ends of V (ForwardMemory::is_end_of_v), the scheduler's work tile and the numbers of
-  /// listed tiles begin, and the bytes of dynamic shared memory of a block.
+  /// Where the ends of V (ForwardMemory::is_end_of_v), the scheduler's work tile, the numbers of
+  /// listed tiles and those of the scheduler begin, and the bytes of dynamic shared memory of a
+  /// block.
   static constexpr std::size_t kLastVOffset =
       kBarrierOffset + sizeof(arch::Mbarrier) * (kPipelineBarriers + kScheduleBarriers);
   static constexpr std::size_t kWorkTileOffset =
@@ -305,8 +310,10 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kKvTileOffset = kHasScheduler
                                                    ? kWorkTileOffset + sizeof(WorkTile)
                                                    : kLastVOffset + sizeof(int) * kLoadedVStages;
-  static constexpr std::size_t kTeamBytes =
+  static constexpr std::size_t kNumbersOffset =
       kKvTileOffset + (kListsBlocks ? sizeof(int) * 2 * kStages : 0);
+  static constexpr std::size_t kTeamBytes =
+      kNumbersOffset + (kKeepsNumbers ? sizeof(ScheduleNumbers) : 0);
   static constexpr std::size_t kSharedBytes =
       kTeams == 1 ? kTeamBytes : kTeams * round_up(kTeamBytes, kTileAlignment);
   static_assert(
