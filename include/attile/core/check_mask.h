@@ -17,8 +17,8 @@ struct MaskFault {
 };
 
 /// Tests a mask's `columns` and `rows` against its `visible`, for every run of `run_length` rows or
-/// columns of one head, as tiles ask for them, and its `of_tile`, for every tile of as many rows and
-/// columns. It is for tests of a mask of your own; host only.
+/// columns of one head, as tiles ask for them, and its `of_tile`, for every tile of as many rows
+/// and columns. It is for tests of a mask of your own; host only.
 /// Cost: q_len * kv_len evaluations, two to four times.
 template <Mask M>
 MaskFault check_mask(const M& mask, int batch, int head, Extent extent, int run_length) {
