@@ -101,6 +101,10 @@ struct Sm90Family {
   template <int D, int Dv, DqMode kMode, class Args, class F>
   static auto backward(const Args& args, const F& f) {
     using Traits = sm90::DefaultBackwardTraits<Args, D, Dv, kMode>;
+    if constexpr (kHasBackwardColumns<Args, D, Dv>) {
+      using Columns = sm90::DefaultBackwardTraits<Args, D, Dv, kMode, TileSet::kColumns>;
+      if (sm90::runs<Columns>(args)) return f(std::type_identity<Columns>{});
+    }
     if constexpr (kHasBackwardDiagonals<Args, D, Dv>) {
       using Diagonals = sm90::DefaultBackwardTraits<Args, D, Dv, kMode, TileSet::kDiagonals>;
       if (sm90::runs<Diagonals>(args)) return f(std::type_identity<Diagonals>{});

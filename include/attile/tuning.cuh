@@ -185,20 +185,32 @@ struct Sm90Forward {
                                                 .teams = kTiles.teams}>>;
 };
 
+/// Says whether there is an sm90 backward pass whose threads read what a modifier has for each
+/// column, whose derivative is 1: up to 64 columns it takes 0.91 of the time of the one that reads
+/// for each score, and at 128 1.00 (H200, bench/log/tuning-policies.md).
+template <class Args, int D, int Dv>
+inline constexpr bool kHasBackwardColumns =
+    max(D, Dv) <= 64 && kHasColumnTiles<typename Args::ScoreModType, StandardMath> &&
+    !kNeedsScores<typename Args::ScoreModType> &&
+    !kHasGradient<typename Args::ScoreModType> && Args::SequencesType::kUniform &&
+    !BlockListMask<typename Args::MaskType> && IntervalMask<MaskInTiles<typename Args::MaskType>>;
+
 template <class Args, int D, int Dv, DqMode kMode, TileSet kTileSet>
 struct Sm90Backward {
   using S = typename Args::ScoreModType;
   static constexpr bool kHasLongSteps =
       Args::DropoutType::kEnabled && !kIsIdentity<S> && !kHasElements<S, StandardMath>;
+  static constexpr bool kColumns = has_columns(kTileSet), kDiagonals = has_diagonals(kTileSet);
   static constexpr Sm90BackwardTiles kTiles = fitted<typename Args::MaskType>(
-      kTileSet == TileSet::kAny ? sm90_backward_tiles(D, Dv, kHasLongSteps)
-                                : sm90_element_backward_tiles(D, Dv));
-  static constexpr bool kDiagonals = has_diagonals(kTileSet);
+      kTileSet == TileSet::kAny || kColumns ? sm90_backward_tiles(D, Dv, kHasLongSteps && !kColumns)
+                                            : sm90_element_backward_tiles(D, Dv));
   using Tuning = sm90::BackwardTuning<sm90::BackwardTuningValues{
       .stages = kTiles.stages,
       .p_steps = kTiles.p_steps,
       .element_stages = kDiagonals ? 0 : kTiles.element_stages,
-      .words = kDiagonals ? sm90::ModifierWords::kDiagonals : sm90::ModifierWords::kNone}>;
+      .words = kColumns     ? sm90::ModifierWords::kColumns
+               : kDiagonals ? sm90::ModifierWords::kDiagonals
+                            : sm90::ModifierWords::kNone}>;
   using type =
       sm90::BackwardTraits<min(kTiles.br, kTiles.bc), kTiles.bc, D, typename Args::Elements,
                            typename Args::Policies, Dv, kMode, Tuning>;

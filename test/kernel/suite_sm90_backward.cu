@@ -35,6 +35,9 @@ using Elements192 = GpuExecutor<Dims<192, 128>, Sm90DefaultTiles<TileSet::kEleme
 using Elements256 = GpuExecutor<Dims<256>, Sm90DefaultTiles<TileSet::kElements>>;
 using ElementsInOrder128 =
     GpuExecutor<Dims<128>, Sm90DefaultTiles<TileSet::kElements>, DqMode::kInOrder>;
+using Columns64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<TileSet::kColumns>>;
+using ColumnsInOrder64 =
+    GpuExecutor<Dims<64>, Sm90DefaultTiles<TileSet::kColumns>, DqMode::kInOrder>;
 using D192x64 = Own<64, 64, Dims<192, 64>>;
 using D64x160 = Own<64, 64, Dims<64, 160>>;
 
@@ -51,6 +54,9 @@ const bool kRegistered = [] {
   suite.backward<__half>("elements_in_order128", ElementsInOrder128{},
                          in_full(policies<kHalfBias>));
   suite.backward<__half>("elements96", Elements96{}, in_full(policies<kHalfBias>));
+  suite.backward<__half>("columns64", Columns64{}, in_full(policies<kBias>, policies<kHalfBias>));
+  suite.backward<__nv_bfloat16>("columns_in_order64", ColumnsInOrder64{},
+                                in_full(policies<kHalfBias>));
   suite.backward<__nv_bfloat16>("elements192", Elements192{}, in_full(policies<kHalfBias>));
   suite.backward<__half>("elements256", Elements256{}, in_full(policies<kHalfBias>));
   suite.backward<__half>("d64", D64{}, in_full(kBlockPolicies));

@@ -80,7 +80,7 @@ using ElementsThree =
                 Sm90Tiles<192, 48, Tuning<TuningValues{.stages = 3, .element_stages = 2}>>>;
 using ElementsDefault = GpuExecutor<Dims<64>, Sm90DefaultTiles<attile::sm90::TileSet::kElements>>;
 
-// A bias that all rows have in common, which comes with K.
+// A bias that all rows have in common, which comes with K, and which backward threads read.
 using ColumnsTwo = GpuExecutor<
     Dims<64>,
     Sm90Tiles<128, 80, Tuning<TuningValues{.words = attile::sm90::ModifierWords::kColumns}>>>;
@@ -375,6 +375,8 @@ const bool kRegistered = [] {
                         policies<kHalfBias, kBias>);
   suite.forward<__nv_bfloat16>("columns_d64", simulated<ColumnsDefault>(kSeveralTiles),
                                policies<kHalfBias, kLearnedBias, kLearnedBiasDropout>);
+  suite.backward<__half>("columns_d64", simulated<ColumnsDefault>(kSeveralTiles),
+                         policies<kHalfBias, kBias>);
   suite.forward<__half>("diagonals", simulated<DiagonalsTwo>(kSeveralTiles),
                         policies<kHalfBias, kLearnedBias>);
   suite.forward<__nv_bfloat16>("diagonals_d64", simulated<Diagonals64>(kSeveralTiles),

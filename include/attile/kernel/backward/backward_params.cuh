@@ -346,7 +346,7 @@ BackwardParams<Traits>::BackwardParams(const typename Traits::Args& args, void* 
       q_tiles(ceil_div(args.q_len, Traits::kBr)),
       kv_tiles(ceil_div(args.kv_len, Traits::kBc)),
       half_inverse_scale(0.5f / this->scale),
-      log2_lse(this->scale) {
+      log2_lse(kIsIdentity<typename Traits::ScoreModType> ? this->scale : 1.0f) {
   const int descending = this->batch * descending_heads<Traits>(this->kv_heads, this->group_heads);
   ascending_from = descending * kv_tiles;
   const std::int64_t heads = std::int64_t{this->batch} * this->kv_heads;

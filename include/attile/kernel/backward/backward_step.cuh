@@ -305,10 +305,11 @@ ATTILE_DEVICE void probabilities_and_gradient(Edge edge, Registers& p_frag, Regi
 }
 
 /// Says whether the step takes the fast path, which is only products, exponentials, dropout and a
-/// mask's edge.
-template <class Policies>
-inline constexpr bool kIsFastPath = kIsIdentity<typename Policies::ScoreModType>&&
-    IntervalMask<MaskInTiles<typename Policies::MaskType>>;
+/// mask's edge; with kReadsColumns also what a score modifier reads for each column.
+template <class Policies, bool kReadsColumns = false>
+inline constexpr bool kIsFastPath =
+    (kReadsColumns || kIsIdentity<typename Policies::ScoreModType>)&&IntervalMask<
+        MaskInTiles<typename Policies::MaskType>>;
 
 /// Holds one row statistic of a tile for a thread's rows, read before its scores are computed.
 template <class Registers>
@@ -324,7 +325,8 @@ struct RowValues {
 
 /// Computes the first half of the fast path: S, with -inf where it is hidden, -> P, which is also
 /// the factor of dS. The second half is `gradient_of_factor`. `keep`: see probabilities_and_factor.
-/// Units    lse: with kLog2Lse log2 (Log2Lse), else natural.
+/// Units    S: raw products, or with kLog2Lse what a modifier has made of them. lse: with kLog2Lse
+///          log2 (Log2Lse), else natural.
 template <bool kLog2Lse, class Registers, class Params, class Keep>
 ATTILE_DEVICE void fast_probabilities(Registers& p_frag, const Params& p,
                                       const tile::TileCoord& coord, const RowValues<Registers>& lse,

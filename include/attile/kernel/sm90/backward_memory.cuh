@@ -151,7 +151,7 @@ struct BackwardMemory {
     if (arch::thread_index() == 0) {
       k().init(kReleasingWarps);
       v().init(kReleasingWarps);
-      q().init(kReleasingWarps, Traits::kWords != ModifierWords::kNone ? 2 : 1);
+      q().init(kReleasingWarps, Traits::kWritesWords ? 2 : 1);
       dout().init(kReleasingWarps);
       if constexpr (Traits::kElementStages > 0) {
         elements().init(Traits::kProductPerWarpgroup ? kWarps : kReleasingWarps);

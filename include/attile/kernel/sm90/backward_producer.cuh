@@ -102,7 +102,7 @@ ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
   using Statistics = typename Traits::Statistics;
   const auto q_pipeline = smem.q();
   const WorkTile kv = kv_work_tile(p, kv_block);
-  constexpr bool kHasWords = Traits::kWords != ModifierWords::kNone;
+  constexpr bool kHasWords = Traits::kWritesWords;
   const bool copies = !kHasWords || arch::thread_index() % arch::kWarpSize == 0;
   if (copies) {
     const arch::TmaCoord keys = p.keys(kv, kv.kv_tile() * Traits::kBc);
@@ -265,7 +265,7 @@ ATTILE_DEVICE void produce(const TmaBackwardParams<Traits>& p, int kv_block,
   if (Traits::kZeroFillsInPass && warp == 3) return zero_fill_dq(p, kv_block, smem);
   const bool first_lane = arch::thread_index() % arch::kWarpSize == 0;
   if (warp == 0) {
-    if (first_lane || Traits::kWords != ModifierWords::kNone) load_tiles(p, kv_block, smem);
+    if (first_lane || Traits::kWritesWords) load_tiles(p, kv_block, smem);
   } else if (Traits::kDqSemaphoreWarps && warp <= 2) {
     run_dq_semaphore(p, kv_block, warp == 1, smem);
   } else if (Traits::kBulkDq && warp <= Traits::kDqAdders) {

@@ -90,9 +90,12 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr int kThreads = kConsumerThreads + arch::kWarpgroupSize;
   /// Blocks that run on a multiprocessor at the same time.
   static constexpr int kBlocksPerSm = 1;
-  /// Whether a step has no score modifier, and a mask that is an interval of each row: its
-  /// pointwise work then leaves registers for more.
-  static constexpr bool kFastPath = kIsFastPath<P>;
+  /// What the score modifier reads: with kColumns threads read it for the columns of their scores.
+  static constexpr ModifierWords kWords = TuningType::kWords;
+  static constexpr bool kReadsColumns = kWords == ModifierWords::kColumns;
+  /// Whether a step has no score modifier, or one that reads columns, and a mask that is an
+  /// interval of each row: its pointwise work then leaves registers for more.
+  static constexpr bool kFastPath = kIsFastPath<P, kReadsColumns>;
   /// Whether the score modifier has a gradient, and whether that is made of S and dS, not of dS.
   static constexpr bool kModifierGradient = kHasGradient<typename P::ScoreModType>;
   static constexpr bool kGradientOfScores =
@@ -111,6 +114,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// Whether the decisions are made beside the product of S, and kept in a register, and not where
   /// P is made: faster above 64 columns, and slower below (H200, bench/log/tuning-policies.md).
   static constexpr bool kKeepsSigns = kSignsP && max(D, Dv) > 64;
+  /// Whether a warp of the producer writes the score modifier's words beside tiles of Q.
+  static constexpr bool kWritesWords = kWords == ModifierWords::kDiagonals;
   /// Registers of a producer thread. Warps that add staged dQ in order (kBulkDq), of which there
   /// are some on the fast path only, need more than 24, which the consumers then lack. With block
   /// lists the search for the block that adds before (DqOrder::nearest_seen) takes 40, and words as
@@ -118,8 +123,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr int kProducerRegisters = [] {
     constexpr bool kInOrder = kMode == DqMode::kInOrder;
     constexpr bool kLooks = kInOrder && BlockListMask<typename P::MaskType>;
-    if (kProductPerWarpgroup) return TuningType::kWords == ModifierWords::kNone ? 24 : 32;
-    if (kLooks || TuningType::kWords != ModifierWords::kNone) return 40;
+    if (kProductPerWarpgroup) return kWritesWords ? 32 : 24;
+    if (kLooks || kWritesWords) return 40;
     return kConsumers == 3 || (kInOrder && kFastPath) ? 32 : 24;
   }();
   /// Registers of a consumer thread, without kProductPerWarpgroup: what the producer leaves.
@@ -141,7 +146,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// lists do not say which blocks are long.
   static constexpr bool kMayAscend = kMode == DqMode::kInOrder &&
                                      !kRowsAlike<typename P::MaskType> &&
-                                     !BlockListMask<typename P::MaskType> && kFastPath;
+                                     !BlockListMask<typename P::MaskType> && kIsFastPath<P>;
   static constexpr int kAlternatesFrom = !kMayAscend ? 0 : kProductPerWarpgroup ? 2 : 1;
   /// Where sequences are packed, and at least so many query heads read a kv head, all kv heads of a
   /// sequence that is not long ascend, and blocks go through the query heads of one tile of rows
@@ -190,17 +195,17 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   using ElementTile =
       tile::PanelTile<kPartRows, Bc, typename ElementTypeOf<typename P::ScoreModType, T>::type>;
   using ElementPipeline = tile::Pipeline<ElementTile, max(kElementStages, 1)>;
-  /// What a stage of Q has beside the tile for the score modifier.
-  static constexpr ModifierWords kWords = TuningType::kWords;
-  static_assert(kWords != ModifierWords::kColumns,
-                "attile::sm90::BackwardTraits: columns are those of the kv block, no words of Q");
-  static_assert(kWords == ModifierWords::kNone ||
-                    (P::SequencesType::kUniform && kPBeforeDp && kElementStages == 0),
+  static_assert(!kReadsColumns || (kFastPath && !kModifierGradient && max(D, Dv) <= 64),
+                "attile::sm90::BackwardTraits: a modifier reads columns up to 64 columns, beside a "
+                "mask that is an interval of each row, and has no gradient then");
+  static_assert(!kWritesWords || (P::SequencesType::kUniform && kPBeforeDp && kElementStages == 0),
                 "attile::sm90::BackwardTraits: a modifier's words are for sequences of one length, "
                 "Uniform, from 65 to 128 columns without dropout, and not with tiles of elements");
   using WordTile = WordTileOf<kWords, typename P::ScoreModType, tile::MathOf<T>>;
   using Word = typename WordTile::Word;
-  static constexpr std::size_t kWordBytes = word_count<kWords>(Br, Bc) * sizeof(Word);
+  /// The bytes of words that a stage of Q has beside the tile.
+  static constexpr std::size_t kWordBytes =
+      kWritesWords ? word_count<kWords>(Br, Bc) * sizeof(Word) : 0;
   /// Whether a score modifier and dropout share the registers of a thread.
   static constexpr bool kModifierAndDropout =
       P::DropoutType::kEnabled && !kIsIdentity<typename P::ScoreModType>;

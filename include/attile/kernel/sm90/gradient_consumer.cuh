@@ -53,6 +53,8 @@ struct GradientConsumer : ScoreConsumer<Traits> {
   ATTILE_DEVICE void start(StepRegisters& frag, const Stage& stage, int row,
                            const Sampler& sampler) const {
     if constexpr (Traits::kFastPath) frag.lse = this->lse(stage, row);
+    // All parts have the same columns.
+    if (Traits::kReadsColumns && row == 0) frag.columns = this->read_columns(stage);
     this->start_scores(frag.s, frag.s_second, frag.lse, stage, row);
     frag.shown = this->ask_mask(stage, row);  // before dP takes registers, as is the next line
     frag.keep = this->ask_dropout(stage, row, sampler);
@@ -85,6 +87,7 @@ struct GradientConsumer : ScoreConsumer<Traits> {
     this->template await_scores<kPending>(frag.s, frag.s_second);
     Scores p_dropped = frag.s;
     if constexpr (Traits::kFastPath) {
+      this->apply_columns(s_by_rows, frag.columns, stage, row);
       if (stage.edge) {
         tile::hide_outside_intervals(s_by_rows, this->coord(stage, row),
                                      p.mask_in_tile(in_full_block(stage.edge)));

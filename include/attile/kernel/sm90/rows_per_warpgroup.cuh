@@ -30,6 +30,7 @@ struct StepRegisters {
   typename Traits::ScoreRegisters s, ds;  ///< S, then P; dP, then dS
   typename Consumer::SecondSum s_second;  ///< with kTwoSums, the second sum of S
   typename Consumer::RowStatistics lse;
+  typename Consumer::Columns columns;
   typename Consumer::Left p_left, ds_left;  ///< P and dS as operands
   typename Traits::DqRegisters dq;
   tile::VisibleBits<typename Consumer::Rows> shown;  ///< the mask's answers

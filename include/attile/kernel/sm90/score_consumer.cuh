@@ -7,6 +7,8 @@
 #include <attile/arch/warpgroup.cuh>
 #include <attile/arch/wgmma.cuh>
 #include <attile/core/config.h>
+#include <attile/core/index.h>
+#include <attile/core/math.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/backward/backward_kernel.cuh>
 #include <attile/kernel/backward/backward_step.cuh>
@@ -52,6 +54,10 @@ struct ScoreConsumer {
                          tile::KeepBits<Rows, Sampler>>;
   using Stage = QStage<Traits>;
   using RowStatistics = RowValues<Rows>;
+  /// The score modifier's words of a thread's columns, with kReadsColumns.
+  struct Columns {
+    typename Traits::Word words[Rows::kRegCols];
+  };
 
   const TmaBackwardParams<Traits>& p;
   const BackwardMemory<Traits>& smem;
@@ -124,6 +130,40 @@ struct ScoreConsumer {
           smem.words(stage.state.stage) + (col - row - Rows::row(0) + Traits::kBr - 1)};
     } else {
       return tile::NoElements();
+    }
+  }
+  /// Returns the modifier's tile for the scores of a part, of which it reads columns.
+  ATTILE_DEVICE auto column_tile(const tile::TileCoord& at) const {
+    const ScoreIndex first = at.nearest_inside(at.at(Rows::row(0), Rows::col(0)));
+    const ScoreBlock block{first, at.extent, Rows::row_offset(Rows::kRegRows - 1) + 1,
+                           Rows::col_offset(Rows::kRegCols - 1) + 1, p.scale};
+    return p.policies.score_mod.column_tile(block, tile::MathOf<T>());
+  }
+  /// Begins to read the words of this thread's columns, with kReadsColumns; those past the last one
+  /// are taken as that.
+  ATTILE_DEVICE Columns read_columns(const Stage& stage) const {
+    Columns columns;
+    if constexpr (Traits::kReadsColumns) {
+      const tile::TileCoord at = coord(stage, 0);
+      const auto of_thread = column_tile(at);
+      const int first = min(at.col0 + Rows::col(0), at.extent.kv_len - 1);
+      ATTILE_UNROLL
+      for (int c = 0; c < Rows::kRegCols; ++c) {
+        columns.words[c] = of_thread.col(min(Rows::col_offset(c), at.extent.kv_len - 1 - first));
+      }
+    }
+    return columns;
+  }
+  /// Sets S' = score_mod(scale * S) for a part, with kReadsColumns.
+  ATTILE_DEVICE void apply_columns(Rows& s, const Columns& columns, const Stage& stage,
+                                   int row) const {
+    if constexpr (Traits::kReadsColumns) {
+      const tile::TileCoord at = coord(stage, row);
+      const auto of_thread = column_tile(at);
+      const int last = max(at.extent.q_len - 1 - at.row0 - Rows::row(0), 0);
+      tile::replace_scores(s, 0, Rows::kRegRows, [&](float x, int r, int c) {
+        return of_thread(x, of_thread.row(min(Rows::row_offset(r), last)), columns.words[c]).value;
+      });
     }
   }
   /// Releases the elements of a part. They have been used: an arrival at the barrier overtakes

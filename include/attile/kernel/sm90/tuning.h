@@ -24,7 +24,8 @@ constexpr int consumer_registers(int consumers, int producer) {
 
 /// Says what a warp of the producer reads for a score modifier, and writes beside tiles: nothing,
 /// or a word for each column or each diagonal. The modifier has to say of its values that it reads
-/// nothing else (reads_columns, reads_diagonals).
+/// nothing else (reads_columns, reads_diagonals). In a backward pass, whose kv block has the same
+/// columns in all steps, threads read those of columns themselves.
 enum class ModifierWords { kNone, kColumns, kDiagonals };
 
 /// Holds what the scheduler of a team needs from one work tile to the next: the team's number among
@@ -120,7 +121,7 @@ struct BackwardTuningValues {
   /// Stages of the pipeline of the score modifier's elements, as in TuningValues; each has those of
   /// such a part.
   int element_stages = 0;
-  /// As in TuningValues, beside tiles of Q: nothing or kDiagonals.
+  /// As in TuningValues, beside tiles of Q.
   ModifierWords words = ModifierWords::kNone;
 };
 
