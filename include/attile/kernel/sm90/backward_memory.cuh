@@ -114,8 +114,11 @@ struct BackwardMemory {
     return reinterpret_cast<int*>(data + Traits::kDqRowsOffset) + 4 * ds_tile;
   }
   /// Returns where a producer warp says whether dq_accum is overwritten, by the barriers of
-  /// `dq_acquired` or by those of `dq_share_acquired`.
+  /// `dq_acquired`.
   ATTILE_DEVICE int* dq_overwrites() const { return dq_rows(Traits::kDsTiles); }
+  /// Returns where it says by those of `dq_share_acquired` whether no kv tile adds to these rows
+  /// before this one, which then overwrites, and as a second number whether none does after it.
+  ATTILE_DEVICE int* dq_turn() const { return dq_overwrites(); }
 
   /// Returns the barrier of which the only phase ends when dq_accum holds zeros, with
   /// kZeroFillsInPass.

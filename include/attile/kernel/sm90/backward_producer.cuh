@@ -194,17 +194,17 @@ ATTILE_DEVICE void add_staged_dq(const TmaBackwardParams<Traits>& p, int kv_bloc
   smem.await_zero_filled();
   arch::fence_async_proxy_global();  // TMA adds to zeros that threads may have written
   const WorkTile kv = kv_work_tile(p, kv_block);
-  // No kv tile comes after the last one of the order: none waits for its semaphores.
-  const bool is_last = kv.kv_tile() == (p.ascends(kv_block) ? p.kv_tiles_of(kv) - 1 : 0);
   int step = 0;
   ATTILE_UNROLL_BY(1)
   for (QTileLoop<Traits> loop(p, kv_block, kv); loop.more(); loop.advance(), ++step) {
     const WorkTile at = loop.tile(kv);
     float* const accum = p.dq_accum_of(at) + offset;
-    bool writes = false;
+    bool writes = false, is_last = false;  // whether no kv tile adds before this one, and after it
     if constexpr (kInOrder) {
       arch::mbarrier_wait(smem.dq_share_acquired(share), step & 1);
-      writes = *smem.dq_overwrites() != 0;
+      const Vec<int, 2> turn = arch::load<2>(smem.dq_turn());
+      writes = turn[0] != 0;
+      is_last = turn[1] != 0;
       arch::fence_async_proxy_global();  // TMA adds to what others' TMA has added before
     }
     arch::mbarrier_wait(smem.dq_staged(share), step & 1);
@@ -243,14 +243,19 @@ ATTILE_DEVICE void acquire_staged_dq(const TmaBackwardParams<Traits>& p, int kv_
   for (QTileLoop<Traits> loop(p, kv_block, kv); loop.more(); loop.advance(), ++step) {
     const WorkTile at = loop.tile(kv);
     const int before = order.tile_before(at, at.kv_tile(), p.ascends(kv_block));
-    // Who adds a share has read dq_overwrites before it says that the share has been read. And the
+    const int after = order.tile_before(at, at.kv_tile(), !p.ascends(kv_block));
+    // Who adds a share has read dq_turn before it says that the share has been read. And the
     // barriers dq_share_acquired are not a phase ahead of those who wait for them.
     for (int share = 0; share < Traits::kDqShares; ++share) {
       arch::mbarrier_wait(smem.dq_read(share), (step & 1) ^ 1);
     }
-    if (lane == 0) *smem.dq_overwrites() = before == p.kv_tiles;
-    arch::warp_barrier();                   // it is written before another lane says so
-    bool waits = lane < Traits::kDqShares;  // lane n for share n
+    const Vec<int, 2> turn{before == p.kv_tiles, after == p.kv_tiles};
+    if (lane == 0) arch::store(smem.dq_turn(), turn);
+    arch::warp_barrier();  // it is written before another lane says so
+    // Lane n waits for share n. It says so within the loop: behind a loop of its own it would do so
+    // when the other lane has left that loop, too (0.81 to 0.97 of the rate: H200, 2026-11-26,
+    // bench/log/tuning-sequences.md).
+    bool waits = lane < Traits::kDqShares;
     while (arch::any_lane(waits)) {
       if (!waits || !order.has_added(at, before, lane)) continue;
       arch::mbarrier_arrive(smem.dq_share_acquired(lane));
