@@ -256,7 +256,9 @@ struct BackwardParams : Problem<Traits>,
     return (head + 1) % this->group_heads == 0 ? head + 1 - this->group_heads : head + 1;
   }
   /// Returns the counter of the blocks of the pass over K/V blocks that have begun.
-  ATTILE_HOST_DEVICE int* begun_counter() const { return dq_semaphores + q_tile_count(); }
+  ATTILE_HOST_DEVICE int* begun_counter() const {
+    return dq_semaphores + Traits::kDqShares * q_tile_count();
+  }
   /// Returns the number of slots of kv tiles, of all kv heads: the blocks of that pass.
   ATTILE_HOST_DEVICE int kv_blocks() const {
     if constexpr (kPackedSequences) return this->all_kv_slots * this->kv_heads;
@@ -280,10 +282,10 @@ struct BackwardParams : Problem<Traits>,
 /// Holds the bytes of the caller's scratch memory, and the offset of each part of it.
 /// Units   bytes. For each scratch row (scratch_rows): statistics 8; the sum of dQ 4 for each
 ///         column of a tile (D rounded up to 4, or with matrix instructions to whole pieces of the
-///         warps of a row), not with kTwoPass. DqOrder needs: semaphores 4 for each tile of query
-///         rows and 4 more, with kInOrder; zero_fill_flags 8 for each kv tile of each kv head, with
-///         kZeroFillsInPass; ready_flags 4 * kDqReadyFlags for each of those kv tiles, with
-///         kSignalsDqReady. The gradient of sinks: 4 * kSinkParts for each tile of query rows.
+///         warps of a row), not with kTwoPass. DqOrder needs: semaphores 4 * kDqShares for each
+///         tile of query rows and 4 more, with kInOrder; zero_fill_flags 8 for each kv tile of each
+///         kv head, with kZeroFillsInPass; ready_flags 4 * kDqShares for each of those kv tiles,
+///         with kSignalsDqReady. The gradient of sinks: 4 * kSinkParts for each tile of query rows.
 ///         Where sequences are packed, lists: 32 for each of those tiles of either kind, and 4;
 ///         with kSortsLastKvBlocks 4 for each of sorted_kv_blocks.
 ///         A tile that only a bound lets be counts as one.
@@ -310,13 +312,13 @@ BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
   const std::size_t stats = sizeof(float) * Traits::kBr * q_tiles;
   const std::size_t sums = Traits::kDqMode != DqMode::kTwoPass ? stats * Traits::kDqCols : 0;
   const std::size_t semaphores =
-      Traits::kDqMode == DqMode::kInOrder ? sizeof(int) * (q_tiles + 1) : 0;
+      Traits::kDqMode == DqMode::kInOrder ? sizeof(int) * (Traits::kDqShares * q_tiles + 1) : 0;
   const std::size_t zero_fill = Traits::kZeroFillsInPass ? 2 * sizeof(int) * kv_blocks : 0;
   static_assert(
       !(Traits::kZeroFillsInPass && Traits::kDqMode == DqMode::kInOrder),
       "attile::BackwardWorkspace: semaphores and zero_fill_flags begin at the same offset");
   std::size_t ready = 0;
-  if constexpr (Traits::kSignalsDqReady) ready = sizeof(int) * Traits::kDqReadyFlags * kv_blocks;
+  if constexpr (Traits::kSignalsDqReady) ready = sizeof(int) * Traits::kDqShares * kv_blocks;
   const std::size_t aligned_stats = round_up<std::size_t>(stats, 16);
   const std::size_t behind = 2 * aligned_stats + sums;
   const std::size_t ready_at = behind + semaphores + zero_fill;

@@ -35,11 +35,12 @@ namespace attile {
 ///    `await_zero_fill` waits for all chunks of its kv head, and fills those that nobody has
 ///    claimed, so that it does not matter in which order blocks begin, or whether they run at the
 ///    same time.
-/// 2. Semaphores, with kInOrder. Each tile of rows has one. It holds the kv tile that added last,
-///    at first kv_tiles, which is none. `acquire` waits until it holds the kv tile that comes
-///    before the caller's, of those that the rows see; `release` writes the caller's kv tile. The
-///    order is from the last kv tile to the first; in a kv head that ascends (`kv_block_of`) it is
-///    from the first to the last.
+/// 2. Semaphores, with kInOrder. Each tile of rows has kDqShares, one for each share of its dQ. One
+///    holds the kv tile that added last, at first kv_tiles, which is none. `acquire` waits until it
+///    holds the kv tile that comes before the caller's, of those that the rows see (`tile_before`);
+///    where shares have semaphores of their own `has_added` asks each. `release` writes the
+///    caller's kv tile. The order is from the last kv tile to the first; in a kv head that ascends
+///    (`kv_block_of`) it is from the first to the last.
 ///    Nobody waits for ever. The kv tile that a block waits for has a block, which visits these
 ///    rows: BackwardParams::sees and the QTileLoop of that block ask the same function, or the same
 ///    list, and where sequences are packed either all kv tiles of one have a block or none
@@ -48,7 +49,7 @@ namespace attile {
 ///    A list that names a block twice is wrong (BlockSparse). A kv block then adds several
 ///    times to the same rows, the later times while other blocks add, and if it is the first to add
 ///    it overwrites each time. What such a list gives is wrong and differs from run to run.
-/// 3. Readiness, with kSignalsDqReady: kDqReadyFlags flags for each kv block. `signal_ready` sets
+/// 3. Readiness, with kSignalsDqReady: kDqShares flags for each kv block. `signal_ready` sets
 ///    one when its part has been added, and `await_ready` waits for those of all kv blocks of a kv
 ///    head, so that dQ of the first heads is written while the last kv blocks still run (worth
 ///    1.8 % in the mean of the 18 backward benchmarks of group `peers`: H200, 2026-11-24,
@@ -68,13 +69,13 @@ class DqOrder {
   template <int kThreads>
   ATTILE_DEVICE void reset() const {
     if constexpr (Traits::kDqMode == DqMode::kInOrder) {
-      fill<kThreads>(p_.dq_semaphores, p_.q_tile_count(), p_.kv_tiles);
+      fill<kThreads>(p_.dq_semaphores, Traits::kDqShares * p_.q_tile_count(), p_.kv_tiles);
     }
     if (p_.zero_fill_flags != nullptr) {
       fill<kThreads>(p_.zero_fill_flags, std::int64_t{2} * p_.kv_blocks(), 0);
     }
     if constexpr (Traits::kSignalsDqReady) {
-      fill<kThreads>(p_.dq_ready_flags, std::int64_t{Traits::kDqReadyFlags} * p_.kv_blocks(), 0);
+      fill<kThreads>(p_.dq_ready_flags, std::int64_t{Traits::kDqShares} * p_.kv_blocks(), 0);
       if constexpr (BackwardParams<Traits>::kPackedSequences) fill<kThreads>(p_.listed_flag, 1, 0);
     }
   }
@@ -149,22 +150,35 @@ class DqOrder {
     }
     return p_.kv_tiles;
   }
-  /// Waits until the kv tile before `kv_tile` in the order has added to the dQ of the rows of `at`.
-  /// Returns whether there is none: the first one overwrites. `ascends`: BackwardParams::ascends.
+  /// Returns the kv tile before `kv_tile` in the order, of those that the rows of `at` see;
+  /// kv_tiles where none is: the first one overwrites. `ascends`: BackwardParams::ascends.
   /// Scope    all lanes of a warp.
-  ATTILE_DEVICE bool acquire(const WorkTile& at, int kv_tile, bool ascends = false) const {
+  ATTILE_DEVICE int tile_before(const WorkTile& at, int kv_tile, bool ascends) const {
     const int direction = ascends ? -1 : 1;
-    const int before = nearest_seen(at, kv_tile + direction, direction);
+    return nearest_seen(at, kv_tile + direction, direction);
+  }
+  /// Waits until that kv tile has added to the dQ of the rows of `at`. Returns whether there is
+  /// none. Scope    all lanes of a warp, with one share.
+  ATTILE_DEVICE bool acquire(const WorkTile& at, int kv_tile, bool ascends = false) const {
+    const int before = tile_before(at, kv_tile, ascends);
     await_semaphore(at, before);
     return before == p_.kv_tiles;
   }
-  /// Lets the next kv tile add to these rows. Scope    one thread, after all that added.
-  ATTILE_DEVICE void release(const WorkTile& at, int kv_tile) const {
+  /// Returns whether kv tile `before` has added this share, and so all that come before it.
+  /// Scope    one thread.
+  ATTILE_DEVICE bool has_added(const WorkTile& at, int before, int share) const {
+    const int last = arch::load_acquire(semaphore(at, share));
+    // Where a list names these rows twice, kv tiles after the caller's may have added.
+    return kListsBlocks ? last <= before : last == before;
+  }
+  /// Lets the next kv tile add to a share of the dQ of these rows.
+  /// Scope    one thread, after all that added.
+  ATTILE_DEVICE void release(const WorkTile& at, int kv_tile, int share = 0) const {
     if constexpr (kListsBlocks) {
       // A list that names these rows twice: others may have added meanwhile.
-      if (arch::load_acquire(semaphore(at)) <= kv_tile) return;
+      if (has_added(at, kv_tile, share)) return;
     }
-    arch::store_release(semaphore(at), kv_tile);
+    arch::store_release(semaphore(at, share), kv_tile);
   }
 
   // 3. Readiness.
@@ -183,11 +197,11 @@ class DqOrder {
     }
     arch::await_dependencies();
   }
-  /// Says that part `part` of a kv block's dQ has been added. Scope    one thread, after all that
+  /// Says that share `share` of a kv block's dQ has been added. Scope    one thread, after all that
   /// added it.
-  ATTILE_DEVICE void signal_ready(int kv_block, int part) const {
+  ATTILE_DEVICE void signal_ready(int kv_block, int share) const {
     arch::store_release(
-        p_.dq_ready_flags + std::int64_t{Traits::kDqReadyFlags} * flag_number(kv_block) + part, 1);
+        p_.dq_ready_flags + std::int64_t{Traits::kDqShares} * flag_number(kv_block) + share, 1);
   }
   /// Waits until dq_accum of a tile of rows is complete.
   /// `is_computed`: whether the pass adds to it.
@@ -199,8 +213,8 @@ class DqOrder {
     }
     static_assert(!kHeadMajor<Traits>, "attile::DqOrder: kv blocks go sequence by sequence");
     const int* const flags =
-        p_.dq_ready_flags + std::int64_t{Traits::kDqReadyFlags} * p_.kv_tile_number(at);
-    const int count = p_.kv_tiles_of(at) * Traits::kDqReadyFlags;
+        p_.dq_ready_flags + std::int64_t{Traits::kDqShares} * p_.kv_tile_number(at);
+    const int count = p_.kv_tiles_of(at) * Traits::kDqShares;
     for (int i = arch::thread_index(); i < count; i += Traits::kDqThreads) {
       while (arch::load_acquire(flags + i) == 0) {
       }
@@ -221,20 +235,14 @@ class DqOrder {
       numbers[i] = value;
     }
   }
-  /// Waits until `before` has added, and so all that come before it.
+  /// Waits until `before` has added, with one share.
   ATTILE_DEVICE void await_semaphore(const WorkTile& at, int before) const {
-    if constexpr (kListsBlocks) {
-      // Where a list names these rows twice, kv tiles after the caller's may have added.
-      while (arch::load_acquire(semaphore(at)) > before) {
-      }
-    } else {
-      while (arch::load_acquire(semaphore(at)) != before) {
-      }
+    while (!has_added(at, before, 0)) {
     }
     arch::warp_barrier();  // all lanes have seen it before one of them releases it
   }
-  ATTILE_DEVICE int* semaphore(const WorkTile& at) const {
-    return p_.dq_semaphores + p_.q_tile_number(at);
+  ATTILE_DEVICE int* semaphore(const WorkTile& at, int share) const {
+    return p_.dq_semaphores + Traits::kDqShares * p_.q_tile_number(at) + share;
   }
   /// Returns the number of a kv block's flags. Those of a sequence and kv head follow each other.
   ATTILE_DEVICE int flag_number(int kv_block) const {

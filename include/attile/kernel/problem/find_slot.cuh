@@ -15,8 +15,9 @@
 // three times among 32768.
 //
 // Grids take the ranges in order, and within one the longest sequences first, unless all are short,
-// so that what a grid ends with are short ones. Slots in device memory (scratch rows, semaphores,
-// flags) have the order of the sequences.
+// so that what a grid ends with are short ones. All ranges but the first have 32 sequences, so that
+// the last one, with which a grid ends, has as many to sort as can be. Slots in device memory
+// (scratch rows, semaphores, flags) have the order of the sequences.
 
 namespace attile {
 
@@ -35,7 +36,8 @@ template <Axis kAxis, int kTile, class S>
 ATTILE_DEVICE SequenceRange range_by_warp(const TileSlots<kAxis, kTile, S>& slots, int slot) {
   const int lane = arch::thread_index() % arch::kWarpSize;
   const int ranges = ceil_div(slots.sequences(), arch::kWarpSize);
-  const int size = ceil_div(slots.sequences(), ranges);
+  const int missing = ranges * arch::kWarpSize - slots.sequences();  // in the first range
+  const auto first_of = [&](int range) { return max(range * arch::kWarpSize - missing, 0); };
   int found = 0, past = ranges;
   // The largest begin seen at or before the slot, and the smallest after it.
   int begun = 0, ended = INT_MAX;
@@ -43,7 +45,7 @@ ATTILE_DEVICE SequenceRange range_by_warp(const TileSlots<kAxis, kTile, S>& slot
   while (past - found > 1) {
     const int step = ceil_div(past - found, arch::kWarpSize);
     const int range = found + (lane + 1) * step;
-    const int begin = range < past ? slots.first(range * size) : INT_MAX;
+    const int begin = range < past ? slots.first(first_of(range)) : INT_MAX;
     const int before = arch::shuffle(begin, max(lane - 1, 0));
     is_sorted = is_sorted && !arch::any_lane(before > begin);
     const int steps = arch::first_lane(begin > slot);  // below 32: the last lane's is INT_MAX
@@ -52,7 +54,7 @@ ATTILE_DEVICE SequenceRange range_by_warp(const TileSlots<kAxis, kTile, S>& slot
     found += steps * step;
     past = min(found + step, past);
   }
-  const int first = found * size, next = min(first + size, slots.sequences());
+  const int first = first_of(found), next = first_of(found + 1);
   const int begin = slots.first(first), end = slots.first(next);
   const int mine = slots.slots(first + lane < next ? first + lane : first);
   is_sorted = is_sorted && !arch::any_lane(mine < 1);

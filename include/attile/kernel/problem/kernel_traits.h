@@ -67,6 +67,9 @@ struct KernelTraits {
   static constexpr int kRowsFirstFrom = 0;
   /// Whether warps that do nothing else acquire the dQ semaphores, in as few registers as needed.
   static constexpr bool kDqSemaphoreWarps = false;
+  /// Shares of the dQ of a tile that are each added by themselves: with kInOrder each has a
+  /// semaphore, and with kSignalsDqReady a kv block has a flag for each.
+  static constexpr int kDqShares = 1;
   /// Whether the pass over K/V blocks writes the zeros of the sum of dQ itself.
   static constexpr bool kZeroFillsInPass = false;
   /// Whether it signals when a kv block's part of dQ is added, so that dQ of the first heads is

@@ -28,8 +28,8 @@
 //   | dQ to dq_accum" says:         |        |   dV += P^T dO, dK += dS^T Q                    |
 //   |   add_staged_dq (kBulkDq), or |<--dQ---|   dQ = dS K, of the tile of rows before         |
 //   |   run_dq_semaphore            |        +-------------------------------------------------+
-//   | warp 3: zero_fill_dq (*)      |        above 128 columns (kProductPerWarpgroup)
-//   |                               |        +-------------------------------------------------+
+//   | warp 3: zero_fill_dq (*), or  |        above 128 columns (kProductPerWarpgroup)
+//   |   acquire_staged_dq (**)      |        +-------------------------------------------------+
 //   |                               |        | run_consumer (product_per_warpgroup.cuh): one   |
 //   +-------------------------------+        | makes S, P and dV; one dP, dS and dK; one dQ    |
 //     backward_producer.cuh                  +-------------------------------------------------+
@@ -48,7 +48,8 @@
 //                        (step_barrier)                      (ds_slot)
 //   P, fp32   kPBuffers                                      consumer of dV -> that of dK (p_slot)
 //   dQ, fp32  1          with kBulkDq: consumers ->
-//                        add_staged_dq (dq_staged, dq_read)
+//                        add_staged_dq (dq_staged, dq_read); with kInOrder
+//                        acquire_staged_dq -> add_staged_dq (dq_share_acquired)
 //
 //   who adds dQ to dq_accum      producer's warps 1 and 2             consumers
 //   kAccumulate, to 128 columns
@@ -57,10 +58,12 @@
 //     no room for staged dQ      -                                    add it by atomics
 //   kAccumulate, above           -                                    that of dQ, by atomics
 //   kInOrder, to 128 columns
-//     kBulkDq (the fast path)    add_staged_dq, two, in turn          stage it
+//     kBulkDq (the fast path)    add_staged_dq, one per consumer,     stage it
+//                                when acquire_staged_dq says so
 //     else                       run_dq_semaphore, two                add it in turn
 //   kInOrder, above              run_dq_semaphore, two                that of dQ, in turn
 //   (*) With kZeroFillsInPass: with kAccumulate, but for three consumers up to 128 columns.
+//   (**) With kInOrder and kBulkDq: one or two consumers up to 128 columns.
 //
 //   a step of a consumer up to 128 columns (q_step), tile i of rows
 //   wgmma      S, dP (i)        dV (i)                         dQ (i - 1), dK (i)

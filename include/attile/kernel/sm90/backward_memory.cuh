@@ -99,13 +99,14 @@ struct BackwardMemory {
   ATTILE_DEVICE arch::Mbarrier* step_barrier() const {
     return barriers() + 4 + 4 * Traits::kStages;
   }
-  /// Returns the barrier of which a phase ends when the dQ that producer warp `adder` adds has been
-  /// staged.
-  ATTILE_DEVICE arch::Mbarrier* dq_staged(int adder) const { return step_barrier() + 1 + adder; }
-  /// Returns the barrier of which a phase ends when staged dQ has been read: the part of a consumer
-  /// warpgroup, which one adder adds, or with kInOrder all of it.
-  ATTILE_DEVICE arch::Mbarrier* dq_read(int warpgroup) const {
-    return dq_staged(Traits::kDqAdders + (Traits::kDqMode == DqMode::kInOrder ? 0 : warpgroup));
+  /// Return the barriers of which a phase ends when a consumer warpgroup has staged its share of
+  /// dQ, when a producer warp has read it, and with kInOrder when its semaphore has been acquired.
+  ATTILE_DEVICE arch::Mbarrier* dq_staged(int share) const { return step_barrier() + 1 + share; }
+  ATTILE_DEVICE arch::Mbarrier* dq_read(int share) const {
+    return dq_staged(Traits::kDqShares + share);
+  }
+  ATTILE_DEVICE arch::Mbarrier* dq_share_acquired(int share) const {
+    return barrier_pair(Traits::kBarrierPairs + share, 0).full;
   }
   /// Returns the query head and the first row of a tile of dS, with kProductPerWarpgroup. Behind
   /// the last one the head is -1.
@@ -115,6 +116,9 @@ struct BackwardMemory {
   /// Returns where a producer warp says whether dq_accum is overwritten, by the barriers of
   /// `dq_acquired`.
   ATTILE_DEVICE int* dq_overwrites() const { return dq_rows(Traits::kDsTiles); }
+  /// Returns where it says by those of `dq_share_acquired` whether no kv tile adds to these rows
+  /// before this one, which then overwrites, and as a second number whether none does after it.
+  ATTILE_DEVICE int* dq_turn() const { return dq_overwrites(); }
 
   /// Returns the barrier of which the only phase ends when dq_accum holds zeros, with
   /// kZeroFillsInPass.
@@ -163,10 +167,10 @@ struct BackwardMemory {
         }
       } else {
         arch::mbarrier_init(step_barrier(), kReleasingWarps);
-        constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
-        for (int i = 0; Traits::kBulkDq && i < Traits::kDqAdders; ++i) {
-          arch::mbarrier_init(dq_staged(i), kInOrder ? kReleasingWarps : kWarps);
-          if (i == 0 || !kInOrder) arch::mbarrier_init(dq_read(i), 1);
+        for (int i = 0; Traits::kBulkDq && i < Traits::kDqShares; ++i) {
+          arch::mbarrier_init(dq_staged(i), kWarps);
+          arch::mbarrier_init(dq_read(i), 1);
+          if (Traits::kDqMode == DqMode::kInOrder) arch::mbarrier_init(dq_share_acquired(i), 1);
         }
       }
       if constexpr (Traits::kDqSemaphoreWarps) {

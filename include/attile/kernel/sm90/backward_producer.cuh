@@ -180,20 +180,16 @@ ATTILE_DEVICE void zero_fill_dq(const TmaBackwardParams<Traits>& p, int kv_block
   }
 }
 
-/// Adds staged dQ to dq_accum by TMA. With kAccumulate adder n adds of every tile the share of
-/// consumer n. With kInOrder adder n adds all of tiles n, n + kDqAdders and so on, each when the
-/// kv tile before this one has added to its rows, so that one adds while the other waits.
-/// Scope    one thread, or with kInOrder a warp; with kBulkDq.
+/// Adds a consumer's share of staged dQ to dq_accum by TMA. With kInOrder it does so when the kv
+/// tile before this one has added that share: it waits for acquire_staged_dq, and not for device
+/// memory. Scope    one thread, with kBulkDq.
 template <class Traits>
 ATTILE_DEVICE void add_staged_dq(const TmaBackwardParams<Traits>& p, int kv_block,
-                                 const BackwardMemory<Traits>& smem, int adder) {
+                                 const BackwardMemory<Traits>& smem, int share) {
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
-  constexpr int kShares = kInOrder ? 1 : Traits::kConsumers;
-  constexpr int kEvery = kInOrder ? Traits::kDqAdders : 1;  // an adder takes each kEvery-th tile
-  constexpr int kBytes = Traits::kDqBytes / kShares;
+  constexpr int kBytes = Traits::kDqBytes / Traits::kDqShares;
   const DqOrder<Traits> order(p);
-  const int offset = kInOrder ? 0 : adder * (Traits::kBr * Traits::kQkColumns / kShares);
-  const bool sends = !kInOrder || arch::thread_index() % arch::kWarpSize == 0;
+  const int offset = share * (Traits::kBr * Traits::kQkColumns / Traits::kDqShares);
   const std::uint32_t dq = arch::shared_address(smem.dq() + offset);
   smem.await_zero_filled();
   arch::fence_async_proxy_global();  // TMA adds to zeros that threads may have written
@@ -201,17 +197,18 @@ ATTILE_DEVICE void add_staged_dq(const TmaBackwardParams<Traits>& p, int kv_bloc
   int step = 0;
   ATTILE_UNROLL_BY(1)
   for (QTileLoop<Traits> loop(p, kv_block, kv); loop.more(); loop.advance(), ++step) {
-    if (kInOrder && step % kEvery != adder) continue;
     const WorkTile at = loop.tile(kv);
     float* const accum = p.dq_accum_of(at) + offset;
-    bool writes = false;
+    bool writes = false, is_last = false;  // whether no kv tile adds before this one, and after it
     if constexpr (kInOrder) {
-      writes = order.acquire(at, at.kv_tile(), p.ascends(kv_block));
+      arch::mbarrier_wait(smem.dq_share_acquired(share), step & 1);
+      const Vec<int, 2> turn = arch::load<2>(smem.dq_turn());
+      writes = turn[0] != 0;
+      is_last = turn[1] != 0;
       arch::fence_async_proxy_global();  // TMA adds to what others' TMA has added before
     }
-    if (!sends) continue;
-    arch::mbarrier_wait(smem.dq_staged(adder), step / kEvery & 1);
-    arch::fence_async_proxy();  // TMA reads what the consumers have staged
+    arch::mbarrier_wait(smem.dq_staged(share), step & 1);
+    arch::fence_async_proxy();  // TMA reads what the consumer has staged
     if (writes) {
       arch::bulk_store(accum, dq, kBytes);
     } else {
@@ -219,15 +216,51 @@ ATTILE_DEVICE void add_staged_dq(const TmaBackwardParams<Traits>& p, int kv_bloc
     }
     arch::bulk_commit();
     arch::bulk_wait_read<0>();
-    arch::mbarrier_arrive(smem.dq_read(adder));
-    if constexpr (kInOrder) {
+    arch::mbarrier_arrive(smem.dq_read(share));
+    if (kInOrder && !is_last) {
       arch::bulk_wait<0>();  // it is added before the next kv tile may add
-      order.release(at, at.kv_tile());
+      order.release(at, at.kv_tile(), share);
     }
   }
   if constexpr (Traits::kSignalsDqReady) {
     arch::bulk_wait<0>();  // it is added before anyone is told so
-    order.signal_ready(kv_block, adder);
+    order.signal_ready(kv_block, share);
+  }
+}
+
+/// Acquires the semaphores of the shares of staged dQ: of a tile while those who add it still
+/// release the tile before. Each share is added when its own semaphore has been acquired, and so
+/// neither a consumer nor who adds for it waits for the other one's share.
+/// Scope    a warp, with kBulkDq and kInOrder.
+template <class Traits>
+ATTILE_DEVICE void acquire_staged_dq(const TmaBackwardParams<Traits>& p, int kv_block,
+                                     const BackwardMemory<Traits>& smem) {
+  const DqOrder<Traits> order(p);
+  const WorkTile kv = kv_work_tile(p, kv_block);
+  const int lane = arch::thread_index() % arch::kWarpSize;
+  int step = 0;
+  ATTILE_UNROLL_BY(1)
+  for (QTileLoop<Traits> loop(p, kv_block, kv); loop.more(); loop.advance(), ++step) {
+    const WorkTile at = loop.tile(kv);
+    const int before = order.tile_before(at, at.kv_tile(), p.ascends(kv_block));
+    const int after = order.tile_before(at, at.kv_tile(), !p.ascends(kv_block));
+    // Who adds a share has read dq_turn before it says that the share has been read. And the
+    // barriers dq_share_acquired are not a phase ahead of those who wait for them.
+    for (int share = 0; share < Traits::kDqShares; ++share) {
+      arch::mbarrier_wait(smem.dq_read(share), (step & 1) ^ 1);
+    }
+    const Vec<int, 2> turn{before == p.kv_tiles, after == p.kv_tiles};
+    if (lane == 0) arch::store(smem.dq_turn(), turn);
+    arch::warp_barrier();  // it is written before another lane says so
+    // Lane n waits for share n. It says so within the loop: behind a loop of its own it would do so
+    // when the other lane has left that loop, too. That has 0.75 to 0.97 of the rate where blocks
+    // wait for each other (H200, 2026-11-26, bench/log/tuning-sequences.md).
+    bool waits = lane < Traits::kDqShares;
+    while (arch::any_lane(waits)) {
+      if (!waits || !order.has_added(at, before, lane)) continue;
+      arch::mbarrier_arrive(smem.dq_share_acquired(lane));
+      waits = false;
+    }
   }
 }
 
@@ -263,15 +296,15 @@ ATTILE_DEVICE void produce(const TmaBackwardParams<Traits>& p, int kv_block,
                            const BackwardMemory<Traits>& smem) {
   const int warp = arch::uniform(arch::thread_index() % arch::kWarpgroupSize / arch::kWarpSize);
   if (Traits::kZeroFillsInPass && warp == 3) return zero_fill_dq(p, kv_block, smem);
+  const bool acquires = Traits::kDqMode == DqMode::kInOrder && warp == 3;
   const bool first_lane = arch::thread_index() % arch::kWarpSize == 0;
   if (warp == 0) {
     if (first_lane || Traits::kWritesWords) load_tiles(p, kv_block, smem);
   } else if (Traits::kDqSemaphoreWarps && warp <= 2) {
     run_dq_semaphore(p, kv_block, warp == 1, smem);
-  } else if (Traits::kBulkDq && warp <= Traits::kDqAdders) {
-    if (first_lane || Traits::kDqMode == DqMode::kInOrder) {
-      add_staged_dq(p, kv_block, smem, warp - 1);
-    }
+  } else if (Traits::kBulkDq && (acquires || warp <= Traits::kDqShares)) {
+    if (acquires) acquire_staged_dq(p, kv_block, smem);
+    if (first_lane && !acquires) add_staged_dq(p, kv_block, smem, warp - 1);
   }
 }
 

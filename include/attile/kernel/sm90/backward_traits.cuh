@@ -308,21 +308,18 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr std::size_t kSmallBytes = kStages * (Statistics::kBytes + kWordBytes) +
                                              (kDsTiles + 1) * kDqRowsBytes + kBarrierBytes +
                                              kGradientBytes;
-  /// Whether consumers stage dQ in shared memory, and producer warps add it to dq_accum by TMA.
-  static constexpr bool kBulkDq =
-      !kProductPerWarpgroup &&
-      (kFastPath || kMode == DqMode::kAccumulate) &&  // in order it costs registers
-      kDqOffset + kDqBytes + kSmallBytes <= arch::kMaxSharedBytes;
+  /// Whether consumers stage dQ in shared memory, and producer warps add it to dq_accum by TMA. In
+  /// order that costs registers, and one more warp, which three consumers do not leave.
+  static constexpr bool kBulkDq = !kProductPerWarpgroup &&
+                                  (kMode == DqMode::kAccumulate || (kFastPath && kConsumers < 3)) &&
+                                  kDqOffset + kDqBytes + kSmallBytes <= arch::kMaxSharedBytes;
   /// Whether instead consumers add dQ from registers in order, while two producer warps acquire and
   /// release the semaphore for them.
   static constexpr bool kDqSemaphoreWarps = !kBulkDq && kMode == DqMode::kInOrder;
-  /// Producer warps that add staged dQ. Each adds one warpgroup's part of every tile, or with
-  /// kInOrder all of every other tile, so that one adds while the other releases the semaphore.
-  static constexpr int kDqAdders = kMode == DqMode::kInOrder ? 2 : kConsumers;
-  /// Whether the pass signals that dQ of a kv block has been added (DqOrder::signal_ready), and how
-  /// many flags each kv block has for that.
+  /// Shares of a tile's dQ: a producer warp adds what a consumer warpgroup has staged.
+  static constexpr int kDqShares = kBulkDq ? kConsumers : 1;
+  /// Whether the pass signals that dQ of a kv block has been added (DqOrder::signal_ready).
   static constexpr bool kSignalsDqReady = kMode == DqMode::kAccumulate;
-  static constexpr int kDqReadyFlags = kBulkDq ? kDqAdders : 1;
   static_assert(
       !(kBulkDq && kSignalsDqReady) || kZeroFillsInPass,
       "attile::sm90::BackwardTraits: with Bc = 192 no producer warp is left for the zero fill, by "

@@ -147,9 +147,8 @@ struct GradientConsumer : ScoreConsumer<Traits> {
   /// Signals that this warp has staged dS of its step, and read dS of the step before. The barrier
   /// of the warp in it also stands between the tiles of a score modifier's gradient (GradientSums).
   ATTILE_DEVICE void arrive_step() const { arrive_warp(smem.step_barrier()); }
-  /// Waits until a producer warp has read the staged dQ of the first `tiles` tiles, so that dQ of
-  /// the next one can overwrite it: this consumer's part of it, or with kInOrder all, which has one
-  /// barrier for the two warps that add alternate tiles.
+  /// Waits until a producer warp has read this consumer's share of the staged dQ of the first
+  /// `tiles` tiles, so that dQ of the next one can overwrite it.
   ATTILE_DEVICE void await_dq_read(int tiles) const {
     if constexpr (Traits::kBulkDq) {
       arch::mbarrier_wait(smem.dq_read(number), (tiles & 1) ^ 1);
@@ -157,14 +156,13 @@ struct GradientConsumer : ScoreConsumer<Traits> {
   }
   /// Adds dQ of a step's tile to dq_accum, or with kBulkDq stages it for `add_staged_dq`.
   ATTILE_DEVICE void add_dq(const Stage& stage, int step, const DqRegisters& dq) const {
-    constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
     if constexpr (Traits::kBulkDq) {
       float* const mine = smem.dq() + dq_accum_begin<Traits>();
       for_each_of_dq<Traits>(dq, [&](int r, int c, const Float4& x) {
         arch::store(mine + dq_accum_offset<Traits>(r, c), x);
       });
       // add_staged_dq has the fence between these stores and the copy that reads them.
-      arrive_warp(smem.dq_staged(kInOrder ? step % Traits::kDqAdders : number));
+      arrive_warp(smem.dq_staged(number));
     } else {
       const WorkTile at = this->work_tile(stage);
       smem.await_zero_filled();  // zeros written later would erase what is added
