@@ -69,7 +69,8 @@ class TileLoads {
   /// that lengths are still the same; else the block has to begin again.
   ATTILE_DEVICE void keep_parts() {
     loaded_ = 0;
-    warms_up_ = is_begun_ = false;
+    is_looked_up_ = warms_up_ = is_begun_ = false;
+    schedule_.keep();
     if (has_part_) tile_ = part_.at.kv_tiles.first;
   }
   ATTILE_DEVICE bool are_parts_confirmed() const { return schedule_.are_confirmed(); }
@@ -113,8 +114,9 @@ class TileLoads {
     const auto v = p_.v_of(at);
     constexpr int kColumns = 128 / sizeof(K);  // of a line of the cache
     constexpr int kLines = ceil_div(max(Traits::kD, Traits::kDv), kColumns);
-    const int first = at.kv_tiles.first * Traits::kBc;
-    const int end = min(at.kv_tiles.last * Traits::kBc, first + kPrefetchedTiles * Traits::kBc);
+    const TileRange tiles = at.kv_tiles;
+    const int first = max(tiles.first * Traits::kBc, at.first_key);
+    const int end = min(tiles.last, tiles.first + kPrefetchedTiles) * Traits::kBc;
     const int rows = min(end, p_.extent(at).kv_len) - first;
     ATTILE_UNROLL_BY(1)
     for (int i = arch::thread_index(); i < rows * kLines; i += Traits::kThreads) {
