@@ -112,13 +112,17 @@ class SplitSchedule {
     early_ = window.work;
   }
 
-  /// Says whether the parts of a warm-up pass can be those of the call, if `are_confirmed`: where
-  /// each length was read once, and not again by `find`, which might see another one that does not
-  /// last. Of packed queries, lengths and offsets may be of different times.
+  /// Says whether the parts of a warm-up pass can be those of the call, if `are_confirmed`: all
+  /// warps say the same. Of packed queries, lengths and offsets may be of different times.
   ATTILE_DEVICE bool are_kept() const {
     return !Problem<Traits>::kPackedQueries && p_.reads_early != 0 &&
-           (kAlike || (p_.batch <= static_cast<int>(arch::kWarpSize) &&
-                       (splits_ != Splits::Kind::kNone || cuts_row_tiles_)));
+           (kAlike || p_.batch <= static_cast<int>(arch::kWarpSize));
+  }
+  /// Reads the length of the lane's sequence, behind `await_dependencies`.
+  ATTILE_DEVICE WorkTile read_again() const {
+    WorkTile at{.sequence = static_cast<int>(arch::thread_index() % arch::kWarpSize)};
+    if (!kAlike && at.sequence < p_.batch) p_.read_lengths(at);
+    return at;
   }
   /// Goes on with these parts, behind `await_dependencies`.
   ATTILE_DEVICE void keep() { warms_up_ = false; }
@@ -126,15 +130,10 @@ class SplitSchedule {
   /// have written them at any time, and several times: each warp compares the numbers that made its
   /// parts with those that do not change any more, and all hear of a difference.
   /// Scope    all threads of the block, behind `await_dependencies`.
-  ATTILE_DEVICE bool are_confirmed() const {
-    if constexpr (kAlike) return true;
-    WorkTile at{.sequence = static_cast<int>(arch::thread_index() % arch::kWarpSize)};
-    bool differs = false;
-    if (at.sequence < p_.batch) {
-      p_.read_lengths(at);
-      differs = at.extent != early_.extent || p_.q_origin(at) != early_.q_origin ||
-                p_.kv_origin(at) != early_.kv_origin;
-    }
+  ATTILE_DEVICE bool are_confirmed(const WorkTile& now) const {
+    const bool differs = !kAlike && now.sequence < p_.batch &&
+                         (now.extent != early_.extent || p_.q_origin(now) != early_.q_origin ||
+                          p_.kv_origin(now) != early_.kv_origin);
     return !any_thread<Traits>(differs);
   }
 
@@ -320,6 +319,7 @@ class SplitSchedule {
     } else {
       ATTILE_UNROLL_BY(1)
       while (unit >= begin_ + work_.units && sequence_ < p_.batch) {
+        if (warms_up_) early_.extent.q_len = -1;  // what is read twice may differ: not confirmed
         take(unit, read_window(sequence_ + 1, begin_ + work_.units));
       }
     }

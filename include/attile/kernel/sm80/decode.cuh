@@ -74,15 +74,13 @@
 //
 // Barriers
 //   barrier_of_group (a warp barrier where a group is one warp): a tile has arrived before others
-//     of the group read it; all of them have read it before the next one replaces it. Where loads
-//     are late (DecodeParams::loads_late) one barrier says both
+//     of the group read it; all of them have read it before the next one replaces it
 //   fence_async_proxy, in await_first_tile and compute_part: what a thread has copied of K, V and Q
 //     is there before wgmma reads it
 //   of a pair, which is barrier_of_group, in compute_tile: both have written their maxima, and then
 //     P, before they are read; and in part_pairs, the same of half of O
 //   of the block, in await_first_tile: Q and the first tile have arrived before others read them;
-//   and
-//     where Q becomes fp16 a second one: Q in fp16 has been written before others read it
+//     and where Q becomes fp16 a second one: Q in fp16 has been written before others read it
 //   of the block, in part_pairs, and in merge_warps where there is one stage of Q or pairs: Q and P
 //     have been read before O replaces them
 //   of the block, in merge_warps: states are written before others read them; they are read before
@@ -90,7 +88,8 @@
 //     stage is filled again, and a part is written before a ticket says so
 //   15 (any_thread), in SplitSchedule, with more sequences than a warp has lanes: the warps' sums
 //     are written before they are read; and one of the block: they are read before what follows
-//   15, in SplitSchedule::are_confirmed: all threads hear whether one has found another length
+//   15, in SplitSchedule::are_confirmed: all threads hear whether one has found another length.
+//     In await_first_tile it takes the place of that of the block
 //   15, in PartOutput: what the thread that took the last ticket has acquired, all have
 //   of the block, in PartOutput::end, with earlier keys: their LSE is read before LSE is written;
 //     it has been used before that of the next part replaces it
@@ -166,20 +165,28 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
 ///   kSure    It computes parts by lengths that do not change any more.
 enum class Pass { kWarmUp, kKept, kSure };
 
-/// Waits for a part's Q and its first tile, and makes fp16 of queries that are scaled.
+/// Waits for a part's Q and its first tile, if it has one, and makes fp16 of queries that are
+/// scaled. Returns false if it is a kept part, and lengths are others than `now`.
 /// Scope    all threads of the block.
 template <class Traits>
-ATTILE_DEVICE void await_first_tile(const SplitPart& part, TileLoads<Traits>& loads,
-                                    bool divides_keys, float* factors) {
+ATTILE_DEVICE bool await_first_tile(const SplitPart& part, TileLoads<Traits>& loads,
+                                    bool divides_keys, float* factors, bool is_kept,
+                                    const WorkTile& now) {
   loads.await_tile();
   // wgmma reads by the async proxy what this thread has copied.
   if (kByWarpgroup<Traits> && !divides_keys) arch::fence_async_proxy();
-  arch::barrier();  // Q has arrived before all groups read it, and this tile
+  if (is_kept) {
+    if (!loads.are_parts_confirmed(now)) return false;  // is a barrier, too
+  } else {
+    arch::barrier();  // Q has arrived before all groups read it, and this tile
+  }
   if constexpr (Traits::kScalesQueries) {
+    if (part.at.kv_tiles.first >= part.at.kv_tiles.last) return true;
     const int rows = Traits::kPairs && !divides_keys ? Traits::kBr : part.rows;
     tile::scale_to_half<Traits::kThreads>(loads.q(), rows, factors);
     arch::barrier();  // Q in fp16, and its factors, are there before they are read
   }
+  return true;
 }
 
 /// Computes O and LSE of a row tile, or the state of a part of it. Returns whether it did that: not
@@ -204,42 +211,36 @@ ATTILE_DEVICE bool compute_part(const DecodeParams<Traits>& p, SplitPart& part,
 
   const bool warms_up = pass == Pass::kWarmUp;
   const bool loads_late = Traits::Params::kMayLoadLate && p.loads_late;
-  // The fence has a path of its own: on one with the tiles of few rows, which skip it, these took
-  // longer (bench/log/tuning-decode.md).
-  const auto meet = [&] {
-    if (kByWarpgroup<Traits> && !divides_keys) {
-      arch::fence_async_proxy();  // wgmma reads by the async proxy what this thread has copied
-      loads.barrier_of_group();   // as below
-    } else {
-      loads.barrier_of_group();  // the tile is there, if it was waited for; the last one is read
-    }
-  };
-
   ATTILE_UNROLL_BY(1)
   for (int tile = tiles.first;; ++tile) {  // line 6
     const bool is_first = tile == tiles.first;
-    if (!is_first) {
-      if (loads_late) loads.await_tile();
-      meet();
-    }
+    if (loads_late) arch::async_copy_wait<0>();  // the tile before has arrived
     // Where keys lie in pages the schedule alone warms up. This is said here and not by the caller,
     // where the compiler made two groups of the 24 loads of a merge (bench/log/tuning-decode.md).
     if (!warms_up || !Traits::Params::kPaged) loads.load_ahead();  // line 7
     // The first tiles are in flight while this reads and divides.
     if (is_first) {
-      if (pass == Pass::kKept && !loads.are_parts_confirmed()) return false;
+      WorkTile now;
+      if (pass == Pass::kKept) now = loads.read_again();
       loads.complete(part);
-    }
-    if (warms_up) {
-      loads.prefetch();
-      return false;
-    }
-    if (is_first) {
+      if (warms_up) {
+        loads.prefetch();
+        return false;
+      }
+      if (!await_first_tile(part, loads, divides_keys, factors, pass == Pass::kKept, now)) {
+        return false;
+      }
       if (tile >= tiles.last) break;
-      await_first_tile(part, loads, divides_keys, factors);
-    } else if (!loads_late) {
+    } else {
       loads.await_tile();
-      meet();
+      // The fence has a path of its own: on one with the tiles of few rows, which skip it, these
+      // took longer (bench/log/tuning-decode.md).
+      if (kByWarpgroup<Traits> && !divides_keys) {
+        arch::fence_async_proxy();  // wgmma reads by the async proxy what this thread has copied
+        loads.barrier_of_group();   // what others have copied is there
+      } else {
+        loads.barrier_of_group();  // the tile has arrived before others of the group read it
+      }
     }
     if (divides_keys) {
       compute_tile<WarpShare<Traits, true>>(p, part, loads, tile, shared, factors, scale,
@@ -302,7 +303,7 @@ ATTILE_DEVICE void forward_block(const DecodeParams<Traits>& p, int block, unsig
     }
     if (pass == Pass::kWarmUp) {
       pass = loads.are_parts_kept() ? Pass::kKept : Pass::kSure;
-    } else if (pass == Pass::kSure || (is_idle && loads.are_parts_confirmed())) {
+    } else if (pass == Pass::kSure || (is_idle && loads.are_parts_confirmed(loads.read_again()))) {
       return;
     } else {
       pass = Pass::kSure;

@@ -73,7 +73,10 @@ class TileLoads {
     schedule_.keep();
     if (has_part_) tile_ = part_.at.kv_tiles.first;
   }
-  ATTILE_DEVICE bool are_parts_confirmed() const { return schedule_.are_confirmed(); }
+  ATTILE_DEVICE WorkTile read_again() const { return schedule_.read_again(); }
+  ATTILE_DEVICE bool are_parts_confirmed(const WorkTile& now) const {
+    return schedule_.are_confirmed(now);
+  }
 
   /// Sets the block's next part; returns false after the last one. From then on load_ahead may load
   /// Q of the part after it, into the stage of the part before it.
@@ -142,9 +145,11 @@ class TileLoads {
       arch::async_copy_wait<0>();
     }
   }
-  /// Frees the stage of a tile after its last read. Barriers one of the group before the next
-  /// loads.
-  ATTILE_DEVICE void release_tile() { ++used_; }
+  /// Frees the stage of a tile after its last read. Scope    all threads of the group.
+  ATTILE_DEVICE void release_tile() {
+    barrier_of_group();  // all have read the tile before the next one replaces it
+    ++used_;
+  }
 
   /// Return the part's Q, and the next tile of K and V, in shared memory. scaled_q is Q after
   /// scale_to_half, in the same memory.
