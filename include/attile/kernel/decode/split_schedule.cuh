@@ -118,22 +118,21 @@ class SplitSchedule {
     return !Problem<Traits>::kPackedQueries && p_.reads_early != 0 &&
            (kAlike || p_.batch <= static_cast<int>(arch::kWarpSize));
   }
-  /// Reads the length of the lane's sequence, behind `await_dependencies`.
-  ATTILE_DEVICE WorkTile read_again() const {
-    WorkTile at{.sequence = static_cast<int>(arch::thread_index() % arch::kWarpSize)};
-    if (!kAlike && at.sequence < p_.batch) p_.read_lengths(at);
-    return at;
-  }
   /// Goes on with these parts, behind `await_dependencies`.
   ATTILE_DEVICE void keep() { warms_up_ = false; }
   /// Returns whether the lengths are those that the warm-up pass has read. The kernel before may
   /// have written them at any time, and several times: each warp compares the numbers that made its
   /// parts with those that do not change any more, and all hear of a difference.
   /// Scope    all threads of the block, behind `await_dependencies`.
-  ATTILE_DEVICE bool are_confirmed(const WorkTile& now) const {
-    const bool differs = !kAlike && now.sequence < p_.batch &&
-                         (now.extent != early_.extent || p_.q_origin(now) != early_.q_origin ||
-                          p_.kv_origin(now) != early_.kv_origin);
+  ATTILE_DEVICE bool are_confirmed() const {
+    if constexpr (kAlike) return true;
+    WorkTile at{.sequence = static_cast<int>(arch::thread_index() % arch::kWarpSize)};
+    bool differs = false;
+    if (at.sequence < p_.batch) {
+      p_.read_lengths(at);
+      differs = at.extent != early_.extent || p_.q_origin(at) != early_.q_origin ||
+                p_.kv_origin(at) != early_.kv_origin;
+    }
     return !any_thread<Traits>(differs);
   }
 

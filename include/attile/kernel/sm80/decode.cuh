@@ -88,8 +88,7 @@
 //     stage is filled again, and a part is written before a ticket says so
 //   15 (any_thread), in SplitSchedule, with more sequences than a warp has lanes: the warps' sums
 //     are written before they are read; and one of the block: they are read before what follows
-//   15, in SplitSchedule::are_confirmed: all threads hear whether one has found another length.
-//     In await_first_tile it takes the place of that of the block
+//   15, in SplitSchedule::are_confirmed: all threads hear whether one has found another length
 //   15, in PartOutput: what the thread that took the last ticket has acquired, all have
 //   of the block, in PartOutput::end, with earlier keys: their LSE is read before LSE is written;
 //     it has been used before that of the next part replaces it
@@ -159,47 +158,32 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
   }
 }
 
-/// Names what a block does with its parts.
-///   kWarmUp  It runs the code before and at the first loads, ahead of `await_dependencies`.
-///   kKept    It computes the parts of the warm-up pass, if lengths are still the same.
-///   kSure    It computes parts by lengths that do not change any more.
-enum class Pass { kWarmUp, kKept, kSure };
-
-/// Waits for a part's Q and its first tile, if it has one, and makes fp16 of queries that are
-/// scaled. Returns false if it is a kept part, and lengths are others than `now`.
+/// Waits for a part's Q and its first tile, and makes fp16 of queries that are scaled.
 /// Scope    all threads of the block.
 template <class Traits>
-ATTILE_DEVICE bool await_first_tile(const SplitPart& part, TileLoads<Traits>& loads,
-                                    bool divides_keys, float* factors, bool is_kept,
-                                    const WorkTile& now) {
+ATTILE_DEVICE void await_first_tile(const SplitPart& part, TileLoads<Traits>& loads,
+                                    bool divides_keys, float* factors) {
   loads.await_tile();
   // wgmma reads by the async proxy what this thread has copied.
   if (kByWarpgroup<Traits> && !divides_keys) arch::fence_async_proxy();
-  if (is_kept) {
-    if (!loads.are_parts_confirmed(now)) return false;  // is a barrier, too
-  } else {
-    arch::barrier();  // Q has arrived before all groups read it, and this tile
-  }
+  arch::barrier();  // Q has arrived before all groups read it, and this tile
   if constexpr (Traits::kScalesQueries) {
-    if (part.at.kv_tiles.first >= part.at.kv_tiles.last) return true;
     const int rows = Traits::kPairs && !divides_keys ? Traits::kBr : part.rows;
     tile::scale_to_half<Traits::kThreads>(loads.q(), rows, factors);
     arch::barrier();  // Q in fp16, and its factors, are there before they are read
   }
-  return true;
 }
 
-/// Computes O and LSE of a row tile, or the state of a part of it. Returns whether it did that: not
-/// in a warm-up pass, and not if lengths have changed since then.
+/// Computes O and LSE of a row tile, or the state of a part of it. With `warms_up` it runs the code
+/// before and at the first loads alone, ahead of `await_dependencies`.
 /// Scope    all threads of the block.
 template <class Traits>
-ATTILE_DEVICE bool compute_part(const DecodeParams<Traits>& p, SplitPart& part,
-                                TileLoads<Traits>& loads, unsigned char* shared, Pass pass) {
+ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
+                                TileLoads<Traits>& loads, unsigned char* shared, bool warms_up) {
   using Outputs = typename Traits::OutputRegisters;
   // It may be in device memory.
-  const float scale = pass == Pass::kWarmUp
-                          ? 1.0f
-                          : p.score_scale(part.at) * tile::operand_unit<typename Traits::K>();
+  const float scale =
+      warms_up ? 1.0f : p.score_scale(part.at) * tile::operand_unit<typename Traits::K>();
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(scale);
   const TileRange tiles = part.at.kv_tiles;
   const bool divides_keys = sm80::divides_keys(p, part);
@@ -209,7 +193,6 @@ ATTILE_DEVICE bool compute_part(const DecodeParams<Traits>& p, SplitPart& part,
   o_frag.clear();
   softmax.reset();
 
-  const bool warms_up = pass == Pass::kWarmUp;
   const bool loads_late = Traits::Params::kMayLoadLate && p.loads_late;
   ATTILE_UNROLL_BY(1)
   for (int tile = tiles.first;; ++tile) {  // line 6
@@ -220,17 +203,10 @@ ATTILE_DEVICE bool compute_part(const DecodeParams<Traits>& p, SplitPart& part,
     if (!warms_up || !Traits::Params::kPaged) loads.load_ahead();  // line 7
     // The first tiles are in flight while this reads and divides.
     if (is_first) {
-      WorkTile now;
-      if (pass == Pass::kKept) now = loads.read_again();
       loads.complete(part);
-      if (warms_up) {
-        loads.prefetch();
-        return false;
-      }
-      if (!await_first_tile(part, loads, divides_keys, factors, pass == Pass::kKept, now)) {
-        return false;
-      }
+      if (warms_up) return loads.prefetch();
       if (tile >= tiles.last) break;
+      await_first_tile(part, loads, divides_keys, factors);
     } else {
       loads.await_tile();
       // The fence has a path of its own: on one with the tiles of few rows, which skip it, these
@@ -265,7 +241,6 @@ ATTILE_DEVICE bool compute_part(const DecodeParams<Traits>& p, SplitPart& part,
   // tiles.
   merge_warps<Traits>(o_frag, softmax, output, part.rows, divides_keys, scale_log2, shared);
   output.end();
-  return true;
 }
 
 /// Computes the parts of row tiles that a block has.
@@ -278,36 +253,31 @@ ATTILE_DEVICE void forward_block(const DecodeParams<Traits>& p, int block, unsig
   // cache of keys, or the weights of a layer, drive them out of L2 between two calls, and they are
   // read from device memory, one line after another (bench/log/tuning-decode.md). Of device memory
   // it reads no more than lengths. Its parts are those of the call, if the kernel before does not
-  // change lengths. That is asked when the first loads are on their way, which nothing waits for.
+  // change lengths.
   TileLoads<Traits> loads(p, shared);
-  Pass pass = Traits::kWarmsUp && arch::may_begin_early() ? Pass::kWarmUp : Pass::kSure;
+  bool warms_up = Traits::kWarmsUp && arch::may_begin_early();
+  bool is_kept = false;
   ATTILE_UNROLL_BY(1)
   for (;;) {
-    if (pass != Pass::kWarmUp) {
-      // The copies of an earlier pass have landed before this one fills the same stages. Each
-      // thread copies to the same addresses in all of them.
+    if (!warms_up) {
+      // The copies of the warm-up pass have landed before this one fills the same stages. Each
+      // thread copies to the same addresses in both.
       arch::async_copy_wait<0>();
       arch::await_dependencies();
       arch::launch_dependents();
     }
-    if (pass == Pass::kKept) {
+    if (is_kept && loads.are_parts_confirmed()) {
       loads.keep_parts();
     } else {
-      loads.begin(block, pass == Pass::kWarmUp);
+      loads.begin(block, warms_up);
     }
-    bool is_idle = true;
     for (SplitPart part; loads.begin_part(part);) {
-      is_idle = false;
-      if (!compute_part<Traits>(p, part, loads, shared, pass)) break;
-      pass = Pass::kSure;
+      compute_part<Traits>(p, part, loads, shared, warms_up);
+      if (warms_up) break;
     }
-    if (pass == Pass::kWarmUp) {
-      pass = loads.are_parts_kept() ? Pass::kKept : Pass::kSure;
-    } else if (pass == Pass::kSure || (is_idle && loads.are_parts_confirmed(loads.read_again()))) {
-      return;
-    } else {
-      pass = Pass::kSure;
-    }
+    if (!warms_up) return;
+    warms_up = false;
+    is_kept = loads.are_parts_kept();
   }
 }
 

@@ -65,18 +65,15 @@ class TileLoads {
   }
   /// Says whether the part of a warm-up pass can be computed (SplitSchedule::are_kept).
   ATTILE_DEVICE bool are_parts_kept() const { return schedule_.are_kept(); }
-  /// Goes to that part. When its first tiles are on their way, `are_parts_confirmed` has to say
-  /// that lengths are still the same; else the block has to begin again.
+  /// Goes to that part, if `are_parts_confirmed` has said that lengths are still the same; else the
+  /// block has to begin again.
   ATTILE_DEVICE void keep_parts() {
     loaded_ = 0;
     is_looked_up_ = warms_up_ = is_begun_ = false;
     schedule_.keep();
     if (has_part_) tile_ = part_.at.kv_tiles.first;
   }
-  ATTILE_DEVICE WorkTile read_again() const { return schedule_.read_again(); }
-  ATTILE_DEVICE bool are_parts_confirmed(const WorkTile& now) const {
-    return schedule_.are_confirmed(now);
-  }
+  ATTILE_DEVICE bool are_parts_confirmed() const { return schedule_.are_confirmed(); }
 
   /// Sets the block's next part; returns false after the last one. From then on load_ahead may load
   /// Q of the part after it, into the stage of the part before it.
