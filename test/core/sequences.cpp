@@ -21,6 +21,17 @@ using attile_test::SmallProblem;
 
 bool same(Extent a, Extent b) { return a.q_len == b.q_len && a.kv_len == b.kv_len; }
 
+TEST_CASE("sequences.may_read_early is not inherited") {
+  struct ReadsMore : Padded {};
+  struct SaysSo : Padded {
+    constexpr bool may_read_early() const { return true; }
+  };
+  CHECK(attile::may_read_early(Padded{}));
+  CHECK(attile::may_read_early(SaysSo{}));
+  CHECK(!attile::may_read_early(ReadsMore{}));
+  CHECK(!attile::may_read_early(Packed{}));
+}
+
 TEST_CASE("sequences.packed") {
   const std::vector<int> q{0, 9, 9, 17}, k{2, 12, 20, 20}, used_q{9, 0, 5}, used_k{7, 8, 0};
   Packed s{q.data(), k.data(), 20, 25};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Decoding by the one call: bits that follow from a sequence alone, scratch memory that is shared,
-// captured graphs that replay with other lengths, lengths that the kernel ahead writes, pages far
-// away, the host's time, and what is refused.
+// captured graphs that replay with other lengths, lengths and page tables that the kernel ahead
+// writes, pages far away, the host's time, and what is refused.
 #include <attile/arch/grid_dependency.cuh>
 #include <attile/attile.cuh>
 
@@ -223,13 +223,39 @@ TEST_CASE("decode.a captured graph replays with other lengths") {
   }
 }
 
-/// Writes lengths when the blocks of the kernel behind it may long have begun.
-__global__ void write_late(int* to, const int* from, long long clocks) {
+/// Writes numbers while the blocks of the kernel behind it may long have begun: takes turns of what
+/// is there and of what comes, which it writes last.
+__global__ void write_late(volatile int* to, const int* earlier, const int* later, int count) {
+  constexpr long long kClocks = 50000;
   attile::arch::launch_dependents();
+  const auto write = [&](const int* from) {
+    for (int i = threadIdx.x; i < count; i += blockDim.x) to[i] = from[i];
+  };
   const long long begin = clock64();
-  while (clock64() - begin < clocks) {
+  while (clock64() - begin < kClocks) {
+    write(later);
+    write(earlier);
   }
-  to[threadIdx.x] = from[threadIdx.x];
+  write(later);
+}
+
+/// Checks that a call behind a kernel that writes such numbers late has the results of one behind
+/// them.
+void check_late(const Generation& generation, const GenerationCall& call, int* numbers,
+                const std::vector<int>& before, const std::vector<int>& after) {
+  const Device<int> earlier(before), later(after);
+  const auto copy = [&](const Device<int>& from) {
+    REQUIRE(cudaMemcpy(numbers, from.get(), from.bytes(), cudaMemcpyDeviceToDevice) == cudaSuccess);
+    generation.clear_outputs();
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  };
+  copy(later);
+  REQUIRE(call(nullptr) == cudaSuccess);
+  const auto want = generation.results();
+  copy(earlier);
+  write_late<<<1, 256>>>(numbers, earlier.get(), later.get(), static_cast<int>(after.size()));
+  REQUIRE(call(nullptr) == cudaSuccess);
+  CHECK(generation.results() == want);
 }
 
 TEST_CASE("decode.the kernel ahead may write lengths") {
@@ -246,16 +272,37 @@ TEST_CASE("decode.the kernel ahead may write lengths") {
       const std::vector<int>& after = lengths[(i * i + 1) % lengths.size()];
       // The page table is that of the lengths which are written. Earlier ones are longer, or not.
       generation.set(after, 5);
-      REQUIRE(call(nullptr) == cudaSuccess);
-      const auto want = generation.results();
-      const Device<int> written(after), earlier(before);
-      REQUIRE(cudaMemcpy(generation.seqused.get(), earlier.get(), earlier.bytes(),
-                         cudaMemcpyDeviceToDevice) == cudaSuccess);
-      generation.clear_outputs();
-      REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
-      write_late<<<1, Generation::kBatch>>>(generation.seqused.get(), written.get(), 50000);
-      REQUIRE(call(nullptr) == cudaSuccess);
-      CHECK(generation.results() == want);
+      check_late(generation, call, generation.seqused.get(), before, after);
+    }
+  }
+}
+
+TEST_CASE("decode.the kernel ahead may write page tables, and which line of them is whose") {
+  constexpr int kBatch = Generation::kBatch;
+  const Generation generation;
+  // Lengths, lines and table, one behind the other. Sequence b has line (b + shift) % kBatch.
+  const auto numbers_of = [&](std::vector<int> lengths, int shift, int seed) {
+    std::vector<int> numbers = lengths;
+    for (int b = 0; b < kBatch; ++b) numbers.push_back((b + shift) % kBatch);
+    std::rotate(lengths.begin(), lengths.end() - shift, lengths.end());  // those of lines
+    generation.set(lengths, seed);
+    const std::vector<int> table = generation.table.download();
+    numbers.insert(numbers.end(), table.begin(), table.end());
+    return numbers;
+  };
+  const std::vector<int> lengths{300, 4000, 700, 1, 0, 2000}, others{4000, 3999, 1, 4000, 0, 513};
+  const Device<int> numbers(numbers_of(lengths, 0, 5));
+  for (const Splits splits : {Splits::none(), Splits::fill(), Splits::fixed(kFixedKeys)}) {
+    GenerationCall call(generation, splits);
+    call.args.sequences.seqused_k = numbers.get();
+    call.args.sequences.cache_batch_idx = numbers.get() + kBatch;
+    call.args.sequences.tables = kBatch;
+    call.args.sequences.page_table = numbers.get() + 2 * kBatch;
+    for (int i = 0; i < 12; ++i) {
+      INFO("splits " << static_cast<int>(splits.kind) << ", call " << i);
+      const auto before = numbers_of(lengths, i % kBatch, 2 * i);
+      const auto after = numbers_of(i % 3 == 0 ? others : lengths, i % 4, 2 * i + 1);
+      check_late(generation, call, numbers.get(), before, after);
     }
   }
 }

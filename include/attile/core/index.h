@@ -23,6 +23,8 @@ struct ScoreIndex {
 struct Extent {
   int q_len, kv_len;
 
+  friend constexpr bool operator==(const Extent&, const Extent&) = default;
+
   /// Returns what, added to a row, gives the column on the bottom-right aligned diagonal.
   ATTILE_HOST_DEVICE constexpr int shift() const { return kv_len - q_len; }
 };

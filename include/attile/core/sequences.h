@@ -14,6 +14,8 @@ namespace attile {
 /// and the first row there.
 struct RowOrigin {
   int batch, row;
+
+  friend constexpr bool operator==(const RowOrigin&, const RowOrigin&) = default;
 };
 
 /// Holds the allocated size of a tensor: the size of its batch axis, and the rows of each batch.
@@ -75,7 +77,8 @@ inline constexpr bool kIsPaged = [] {
 ///   may_read_early()               host, may be left out: whether extent(), kv_origin() and
 ///                                  kv_row() may be called while what they read is being written.
 ///                                  What one of them then says may be another time's than what the
-///                                  others say, and still all keys lie in the tensors
+///                                  others say, and still all keys lie in the tensors. A class
+///                                  that inherits it says nothing by it: it may read other things
 ///   keys_begin_pages()             host, may be left out: whether each sequence's key 0 is row 0
 ///                                  of a page; only then can whole pages be copied
 template <class Q>
@@ -167,7 +170,10 @@ constexpr bool keys_begin_pages(const Q& sequences) {
 /// Says whether a policy may be asked while what it reads is being written: see Sequences.
 template <Sequences Q>
 constexpr bool may_read_early(const Q& sequences) {
-  if constexpr (requires { sequences.may_read_early(); }) return sequences.may_read_early();
+  constexpr bool kSaysSo = requires {
+    { &Q::may_read_early } -> std::same_as<bool (Q::*)() const>;
+  };
+  if constexpr (kSaysSo) return sequences.may_read_early();
   return false;
 }
 

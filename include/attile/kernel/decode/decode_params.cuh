@@ -97,9 +97,10 @@ struct DecodeParams : Problem<Traits> {
         is_crowded(min(tile_count(args), most_blocks(args)) > arch::multiprocessors()),
         loads_late(may_load_late(args) && is_crowded) {}
 
-  /// Whether loads may be late: of 16 bits, for which that has been measured.
+  /// Whether loads may be late: with two stages, of which one is in flight then, and of 16 bits,
+  /// for which that has been measured.
   static constexpr bool kMayLoadLate =
-      sizeof(typename Traits::ElementType) == 2 && !Fp8<typename Traits::K>;
+      Traits::kStages == 2 && sizeof(typename Traits::ElementType) == 2 && !Fp8<typename Traits::K>;
 
   /// Returns the most blocks that have work. Where all row tiles may be alike it is their runs:
   /// more blocks than runs would leave it to chance which multiprocessors get two of these, unless

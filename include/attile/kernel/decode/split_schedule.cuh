@@ -93,13 +93,11 @@ class SplitSchedule {
 
   /// Goes to the first part of a block. With `warms_up`, ahead of `await_dependencies`, lengths are
   /// read early (DecodeParams::reads_early), or parts are those of sequences with all rows and
-  /// keys, and have a kv tile, and no row. `shared`: an int for each warp, which are free again
-  /// when it returns.
+  /// keys, and have a kv tile, and no row. `shared`: an int for each warp, free when it returns.
   ATTILE_DEVICE void begin(int block, unsigned char* shared, bool warms_up) {
-    const DecodeParams<Traits>& p = p_;
     warms_up_ = warms_up;
-    by_bounds_ = warms_up && p.reads_early == 0;
-    splits_ = p.splits;
+    by_bounds_ = warms_up && p_.reads_early == 0;
+    splits_ = p_.splits;
     run_ = block;
     unit_ = end_ = 0;
     const Window window = read_window(0, 0);
@@ -107,20 +105,24 @@ class SplitSchedule {
     // Offsets of packed queries that decrease, which is wrong, can give more units than can be
     // counted, or than there are slots: every row tile is then one part, which needs no slot.
     const bool is_fixed = splits_ == Splits::Kind::kFixed;
-    const bool is_too_many = is_fixed && std::int64_t{units} * p.strands > p.slots;
+    const bool is_too_many = is_fixed && std::int64_t{units} * p_.strands > p_.slots;
     if (units == kMostUnits || is_too_many) splits_ = Splits::Kind::kNone;
     set_cut(units);
     if (set_run() && !kAlike) take(unit_, window);
     early_ = window.work;
   }
 
-  /// Says whether the parts of a warm-up pass can be those of the call: `are_confirmed` has to
-  /// say that they are. Of packed queries, lengths and offsets may be of different times.
+  /// Says whether the parts of a warm-up pass can be those of the call, if `are_confirmed`: all
+  /// warps say the same. Of packed queries, lengths and offsets may be of different times.
   ATTILE_DEVICE bool are_kept() const {
     return !Problem<Traits>::kPackedQueries && p_.reads_early != 0 &&
            (kAlike || p_.batch <= static_cast<int>(arch::kWarpSize));
   }
-  /// Returns whether the lengths are still those that the warm-up pass has read.
+  /// Goes on with these parts, behind `await_dependencies`.
+  ATTILE_DEVICE void keep() { warms_up_ = false; }
+  /// Returns whether the lengths are those that the warm-up pass has read. The kernel before may
+  /// have written them at any time, and several times: each warp compares the numbers that made its
+  /// parts with those that do not change any more, and all hear of a difference.
   /// Scope    all threads of the block, behind `await_dependencies`.
   ATTILE_DEVICE bool are_confirmed() const {
     if constexpr (kAlike) return true;
@@ -128,12 +130,8 @@ class SplitSchedule {
     bool differs = false;
     if (at.sequence < p_.batch) {
       p_.read_lengths(at);
-      const auto differ = [](RowOrigin a, RowOrigin b) {
-        return a.batch != b.batch || a.row != b.row;
-      };
-      differs =
-          at.extent.q_len != early_.extent.q_len || at.extent.kv_len != early_.extent.kv_len ||
-          differ(p_.q_origin(at), early_.q_origin) || differ(p_.kv_origin(at), early_.kv_origin);
+      differs = at.extent != early_.extent || p_.q_origin(at) != early_.q_origin ||
+                p_.kv_origin(at) != early_.kv_origin;
     }
     return !any_thread<Traits>(differs);
   }
@@ -320,6 +318,7 @@ class SplitSchedule {
     } else {
       ATTILE_UNROLL_BY(1)
       while (unit >= begin_ + work_.units && sequence_ < p_.batch) {
+        if (warms_up_) early_.extent.q_len = -1;  // what is read twice may differ: not confirmed
         take(unit, read_window(sequence_ + 1, begin_ + work_.units));
       }
     }

@@ -74,15 +74,13 @@
 //
 // Barriers
 //   barrier_of_group (a warp barrier where a group is one warp): a tile has arrived before others
-//     of the group read it; all of them have read it before the next one replaces it. Where loads
-//     are late (DecodeParams::loads_late) one barrier says both
+//     of the group read it; all of them have read it before the next one replaces it
 //   fence_async_proxy, in await_first_tile and compute_part: what a thread has copied of K, V and Q
 //     is there before wgmma reads it
 //   of a pair, which is barrier_of_group, in compute_tile: both have written their maxima, and then
 //     P, before they are read; and in part_pairs, the same of half of O
 //   of the block, in await_first_tile: Q and the first tile have arrived before others read them;
-//   and
-//     where Q becomes fp16 a second one: Q in fp16 has been written before others read it
+//     and where Q becomes fp16 a second one: Q in fp16 has been written before others read it
 //   of the block, in part_pairs, and in merge_warps where there is one stage of Q or pairs: Q and P
 //     have been read before O replaces them
 //   of the block, in merge_warps: states are written before others read them; they are read before
@@ -160,12 +158,6 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
   }
 }
 
-/// Names what a block does with its parts.
-///   kWarmUp  It runs the code before and at the first loads, ahead of `await_dependencies`.
-///   kKept    It computes the parts of the warm-up pass, if lengths are still the same.
-///   kSure    It computes parts by lengths that do not change any more.
-enum class Pass { kWarmUp, kKept, kSure };
-
 /// Waits for a part's Q and its first tile, and makes fp16 of queries that are scaled.
 /// Scope    all threads of the block.
 template <class Traits>
@@ -182,17 +174,16 @@ ATTILE_DEVICE void await_first_tile(const SplitPart& part, TileLoads<Traits>& lo
   }
 }
 
-/// Computes O and LSE of a row tile, or the state of a part of it. Returns whether it did that: not
-/// in a warm-up pass, and not if lengths have changed since then.
+/// Computes O and LSE of a row tile, or the state of a part of it. With `warms_up` it runs the code
+/// before and at the first loads alone, ahead of `await_dependencies`.
 /// Scope    all threads of the block.
 template <class Traits>
-ATTILE_DEVICE bool compute_part(const DecodeParams<Traits>& p, SplitPart& part,
-                                TileLoads<Traits>& loads, unsigned char* shared, Pass pass) {
+ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
+                                TileLoads<Traits>& loads, unsigned char* shared, bool warms_up) {
   using Outputs = typename Traits::OutputRegisters;
   // It may be in device memory.
-  const float scale = pass == Pass::kWarmUp
-                          ? 1.0f
-                          : p.score_scale(part.at) * tile::operand_unit<typename Traits::K>();
+  const float scale =
+      warms_up ? 1.0f : p.score_scale(part.at) * tile::operand_unit<typename Traits::K>();
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(scale);
   const TileRange tiles = part.at.kv_tiles;
   const bool divides_keys = sm80::divides_keys(p, part);
@@ -202,44 +193,30 @@ ATTILE_DEVICE bool compute_part(const DecodeParams<Traits>& p, SplitPart& part,
   o_frag.clear();
   softmax.reset();
 
-  const bool warms_up = pass == Pass::kWarmUp;
   const bool loads_late = Traits::Params::kMayLoadLate && p.loads_late;
-  // The fence has a path of its own: on one with the tiles of few rows, which skip it, these took
-  // longer (bench/log/tuning-decode.md).
-  const auto meet = [&] {
-    if (kByWarpgroup<Traits> && !divides_keys) {
-      arch::fence_async_proxy();  // wgmma reads by the async proxy what this thread has copied
-      loads.barrier_of_group();   // as below
-    } else {
-      loads.barrier_of_group();  // the tile is there, if it was waited for; the last one is read
-    }
-  };
-
   ATTILE_UNROLL_BY(1)
   for (int tile = tiles.first;; ++tile) {  // line 6
     const bool is_first = tile == tiles.first;
-    if (!is_first) {
-      if (loads_late) loads.await_tile();
-      meet();
-    }
+    if (loads_late) arch::async_copy_wait<0>();  // the tile before has arrived
     // Where keys lie in pages the schedule alone warms up. This is said here and not by the caller,
     // where the compiler made two groups of the 24 loads of a merge (bench/log/tuning-decode.md).
     if (!warms_up || !Traits::Params::kPaged) loads.load_ahead();  // line 7
     // The first tiles are in flight while this reads and divides.
     if (is_first) {
-      if (pass == Pass::kKept && !loads.are_parts_confirmed()) return false;
       loads.complete(part);
-    }
-    if (warms_up) {
-      loads.prefetch();
-      return false;
-    }
-    if (is_first) {
+      if (warms_up) return loads.prefetch();
       if (tile >= tiles.last) break;
       await_first_tile(part, loads, divides_keys, factors);
-    } else if (!loads_late) {
+    } else {
       loads.await_tile();
-      meet();
+      // The fence has a path of its own: on one with the tiles of few rows, which skip it, these
+      // took longer (bench/log/tuning-decode.md).
+      if (kByWarpgroup<Traits> && !divides_keys) {
+        arch::fence_async_proxy();  // wgmma reads by the async proxy what this thread has copied
+        loads.barrier_of_group();   // what others have copied is there
+      } else {
+        loads.barrier_of_group();  // the tile has arrived before others of the group read it
+      }
     }
     if (divides_keys) {
       compute_tile<WarpShare<Traits, true>>(p, part, loads, tile, shared, factors, scale,
@@ -264,7 +241,6 @@ ATTILE_DEVICE bool compute_part(const DecodeParams<Traits>& p, SplitPart& part,
   // tiles.
   merge_warps<Traits>(o_frag, softmax, output, part.rows, divides_keys, scale_log2, shared);
   output.end();
-  return true;
 }
 
 /// Computes the parts of row tiles that a block has.
@@ -277,36 +253,31 @@ ATTILE_DEVICE void forward_block(const DecodeParams<Traits>& p, int block, unsig
   // cache of keys, or the weights of a layer, drive them out of L2 between two calls, and they are
   // read from device memory, one line after another (bench/log/tuning-decode.md). Of device memory
   // it reads no more than lengths. Its parts are those of the call, if the kernel before does not
-  // change lengths. That is asked when the first loads are on their way, which nothing waits for.
+  // change lengths.
   TileLoads<Traits> loads(p, shared);
-  Pass pass = Traits::kWarmsUp && arch::may_begin_early() ? Pass::kWarmUp : Pass::kSure;
+  bool warms_up = Traits::kWarmsUp && arch::may_begin_early();
+  bool is_kept = false;
   ATTILE_UNROLL_BY(1)
   for (;;) {
-    if (pass != Pass::kWarmUp) {
-      // The copies of an earlier pass have landed before this one fills the same stages. Each
-      // thread copies to the same addresses in all of them.
+    if (!warms_up) {
+      // The copies of the warm-up pass have landed before this one fills the same stages. Each
+      // thread copies to the same addresses in both.
       arch::async_copy_wait<0>();
       arch::await_dependencies();
       arch::launch_dependents();
     }
-    if (pass == Pass::kKept) {
+    if (is_kept && loads.are_parts_confirmed()) {
       loads.keep_parts();
     } else {
-      loads.begin(block, pass == Pass::kWarmUp);
+      loads.begin(block, warms_up);
     }
-    bool is_idle = true;
     for (SplitPart part; loads.begin_part(part);) {
-      is_idle = false;
-      if (!compute_part<Traits>(p, part, loads, shared, pass)) break;
-      pass = Pass::kSure;
+      compute_part<Traits>(p, part, loads, shared, warms_up);
+      if (warms_up) break;
     }
-    if (pass == Pass::kWarmUp) {
-      pass = loads.are_parts_kept() ? Pass::kKept : Pass::kSure;
-    } else if (pass == Pass::kSure || (is_idle && loads.are_parts_confirmed())) {
-      return;
-    } else {
-      pass = Pass::kSure;
-    }
+    if (!warms_up) return;
+    warms_up = false;
+    is_kept = loads.are_parts_kept();
   }
 }
 

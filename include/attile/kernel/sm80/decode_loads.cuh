@@ -65,11 +65,12 @@ class TileLoads {
   }
   /// Says whether the part of a warm-up pass can be computed (SplitSchedule::are_kept).
   ATTILE_DEVICE bool are_parts_kept() const { return schedule_.are_kept(); }
-  /// Goes to that part. When its first tiles are on their way, `are_parts_confirmed` has to say
-  /// that lengths are still the same; else the block has to begin again.
+  /// Goes to that part, if `are_parts_confirmed` has said that lengths are still the same; else the
+  /// block has to begin again.
   ATTILE_DEVICE void keep_parts() {
     loaded_ = 0;
-    warms_up_ = is_begun_ = false;
+    is_looked_up_ = warms_up_ = is_begun_ = false;
+    schedule_.keep();
     if (has_part_) tile_ = part_.at.kv_tiles.first;
   }
   ATTILE_DEVICE bool are_parts_confirmed() const { return schedule_.are_confirmed(); }
@@ -113,8 +114,9 @@ class TileLoads {
     const auto v = p_.v_of(at);
     constexpr int kColumns = 128 / sizeof(K);  // of a line of the cache
     constexpr int kLines = ceil_div(max(Traits::kD, Traits::kDv), kColumns);
-    const int first = at.kv_tiles.first * Traits::kBc;
-    const int end = min(at.kv_tiles.last * Traits::kBc, first + kPrefetchedTiles * Traits::kBc);
+    const TileRange tiles = at.kv_tiles;
+    const int first = max(tiles.first * Traits::kBc, at.first_key);
+    const int end = min(tiles.last, tiles.first + kPrefetchedTiles) * Traits::kBc;
     const int rows = min(end, p_.extent(at).kv_len) - first;
     ATTILE_UNROLL_BY(1)
     for (int i = arch::thread_index(); i < rows * kLines; i += Traits::kThreads) {
@@ -140,9 +142,11 @@ class TileLoads {
       arch::async_copy_wait<0>();
     }
   }
-  /// Frees the stage of a tile after its last read. Barriers one of the group before the next
-  /// loads.
-  ATTILE_DEVICE void release_tile() { ++used_; }
+  /// Frees the stage of a tile after its last read. Scope    all threads of the group.
+  ATTILE_DEVICE void release_tile() {
+    barrier_of_group();  // all have read the tile before the next one replaces it
+    ++used_;
+  }
 
   /// Return the part's Q, and the next tile of K and V, in shared memory. scaled_q is Q after
   /// scale_to_half, in the same memory.
