@@ -142,7 +142,7 @@ struct ScoreConsumer {
   /// Begins to read the words of this thread's columns, with kReadsColumns; those past the last one
   /// are taken as that.
   ATTILE_DEVICE Columns read_columns(const Stage& stage) const {
-    Columns columns;
+    Columns columns{};
     if constexpr (Traits::kReadsColumns) {
       const tile::TileCoord at = coord(stage, 0);
       const auto of_thread = column_tile(at);
