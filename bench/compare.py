@@ -91,7 +91,7 @@ def parse_arguments(argv):
     parser.add_argument("--before", metavar="INCLUDE", type=include_folder,
                         help="attile with the headers of that folder is a contender, too")
     parser.add_argument("--code", type=positive, metavar="CC",
-                        help="attile's code for an earlier compute capability, such as 80, on this "
+                        help="attile's code for that compute capability, such as 80, on this "
                         "device")
     parser.add_argument("--rounds", type=positive, default=5,
                         help="counted rounds, after one to warm up")

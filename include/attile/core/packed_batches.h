@@ -26,7 +26,7 @@ struct PackedBatches {
 
   const int* cu_seqlens = nullptr;
   int batches = kUnset;      ///< of the tensors; 0: every sequence is empty
-  FastDivmod rows = kUnset;  ///< of each batch, written as an int; 0: likewise
+  FastDivmod rows = kUnset;  ///< of each batch, written as an int; 0: every sequence is empty
 
   const char* fault() const {
     if (cu_seqlens == nullptr) return "PackedBatches: cu_seqlens is null";
@@ -51,7 +51,8 @@ struct PackedBatches {
   ATTILE_HOST_DEVICE int row_number(RowOrigin origin) const {
     return origin.batch * rows + origin.row;
   }
-  /// Of the row behind all rows, with which empty sequences begin, it is one past the last batch.
+  /// Returns where a row lies: of the number behind all rows, with which empty sequences may begin,
+  /// row 0 of a batch behind the last one.
   ATTILE_HOST_DEVICE RowOrigin origin_of(int number) const {
     const auto [batch, row] = rows.divmod(number);
     return {batch, row};

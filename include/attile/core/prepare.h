@@ -220,7 +220,7 @@ struct PackedIds {
   }
 
   /// Items are parts of kPart rows, whose runs are counted in the first phase: these counts lie
-  /// behind the number of all runs. Items of that phase are offsets, too.
+  /// behind the number of all runs. An item of that phase also presets an offset.
   template <int kPhase>
   ATTILE_HOST_DEVICE std::int64_t items() const {
     return kPhase == 0 ? max(std::int64_t{sequences} + 2, std::int64_t{parts()}) : parts();

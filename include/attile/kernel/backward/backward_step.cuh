@@ -325,8 +325,8 @@ struct RowValues {
 
 /// Computes the first half of the fast path: S, with -inf where it is hidden, -> P, which is also
 /// the factor of dS. The second half is `gradient_of_factor`. `keep`: see probabilities_and_factor.
-/// Units    S: raw products, or with kLog2Lse what a modifier has made of them. lse: with kLog2Lse
-///          log2 (Log2Lse), else natural.
+/// Units    S: raw products, or S' of a modifier; with kLog2Lse Params::log2_lse has the factor of
+///          either. lse: with kLog2Lse log2 (Log2Lse), else natural.
 template <bool kLog2Lse, class Registers, class Params, class Keep>
 ATTILE_DEVICE void fast_probabilities(Registers& p_frag, const Params& p,
                                       const tile::TileCoord& coord, const RowValues<Registers>& lse,

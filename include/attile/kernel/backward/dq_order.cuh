@@ -157,8 +157,8 @@ class DqOrder {
     const int direction = ascends ? -1 : 1;
     return nearest_seen(at, kv_tile + direction, direction);
   }
-  /// Waits until that kv tile has added to the dQ of the rows of `at`. Returns whether there is
-  /// none. Scope    all lanes of a warp, with one share.
+  /// Waits until the kv tile before `kv_tile` has added to the dQ of the rows of `at`; returns true
+  /// where there is none. Scope    all lanes of a warp, with one share.
   ATTILE_DEVICE bool acquire(const WorkTile& at, int kv_tile, bool ascends = false) const {
     const int before = tile_before(at, kv_tile, ascends);
     await_semaphore(at, before);

@@ -318,7 +318,8 @@ class SplitSchedule {
     } else {
       ATTILE_UNROLL_BY(1)
       while (unit >= begin_ + work_.units && sequence_ < p_.batch) {
-        if (warms_up_) early_.extent.q_len = -1;  // what is read twice may differ: not confirmed
+        // A second read may see other lengths than the first: so are_confirmed finds a difference.
+        if (warms_up_) early_.extent.q_len = -1;
         take(unit, read_window(sequence_ + 1, begin_ + work_.units));
       }
     }

@@ -93,7 +93,7 @@ ATTILE_DEVICE void add_values(typename Traits::OutputRegisters& o_frag,
 
 /// Stores O by way of shared memory, so that whole rows are written. There it overwrites Q, which
 /// all warps have read before the block's last barrier. O in fp32 of 16-bit inputs is stored from
-/// registers. Returns the work tile, which is computed here, as before there are no registers.
+/// registers. Returns the work tile, which is computed here: earlier there are no registers for it.
 template <class Traits>
 ATTILE_DEVICE WorkTile store_output(const ForwardParams<Traits>& p, int block,
                                     unsigned char* shared,

@@ -244,16 +244,16 @@ ATTILE_DEVICE void acquire_staged_dq(const TmaBackwardParams<Traits>& p, int kv_
     const WorkTile at = loop.tile(kv);
     const int before = order.tile_before(at, at.kv_tile(), p.ascends(kv_block));
     const int after = order.tile_before(at, at.kv_tile(), !p.ascends(kv_block));
-    // Who adds a share has read dq_turn before it says that the share has been read. And the
-    // barriers dq_share_acquired are not a phase ahead of those who wait for them.
+    // Who adds a share has read dq_turn before it says that the share has been read. The wait also
+    // keeps dq_share_acquired from being a phase ahead of who waits for it.
     for (int share = 0; share < Traits::kDqShares; ++share) {
       arch::mbarrier_wait(smem.dq_read(share), (step & 1) ^ 1);
     }
     const Vec<int, 2> turn{before == p.kv_tiles, after == p.kv_tiles};
     if (lane == 0) arch::store(smem.dq_turn(), turn);
     arch::warp_barrier();  // it is written before another lane says so
-    // Lane n waits for share n. It says so within the loop: behind a loop of its own it would do so
-    // when the other lane has left that loop, too. That has 0.75 to 0.97 of the rate where blocks
+    // Lane n waits for share n, and arrives inside the loop: behind it lanes are together again, so
+    // that each share would wait for the other one, which has 0.75 to 0.97 of the rate where blocks
     // wait for each other (H200, 2026-11-26, bench/log/tuning-sequences.md).
     bool waits = lane < Traits::kDqShares;
     while (arch::any_lane(waits)) {

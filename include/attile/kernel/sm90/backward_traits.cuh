@@ -142,8 +142,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// In an in-order pass half of the kv heads ascend (kv_block_of) where at least so many query
   /// heads read a kv head; 0: none ever does. A block of an ascending head waits before its first
   /// step until the block before it has added its dQ. With kProductPerWarpgroup that takes long,
-  /// which only long blocks make up for. Off the fast path there are no registers for it, and block
-  /// lists do not say which blocks are long.
+  /// which only long blocks make up for. Off the fast path, or with words of columns, there are no
+  /// registers for it, and block lists do not say which blocks are long.
   static constexpr bool kMayAscend = kMode == DqMode::kInOrder &&
                                      !kRowsAlike<typename P::MaskType> &&
                                      !BlockListMask<typename P::MaskType> && kIsFastPath<P>;
@@ -292,7 +292,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// Bytes of the query head and the first row of a tile of dS (BackwardMemory::dq_rows).
   static constexpr std::size_t kDqRowsBytes = 4 * sizeof(int);
   /// Pairs of barriers between those of the pipelines and the two pairs of the semaphore warps
-  /// (`dq_acquired`, `dq_added`): of the slots of dS and P, or of the steps and of staged dQ.
+  /// (`dq_acquired`, `dq_added`, or with kBulkDq in order `dq_share_acquired`): of the slots of dS
+  /// and P, or of the steps and of staged dQ.
   static constexpr int kBarrierPairs = kProductPerWarpgroup ? kDsTiles + kPBuffers : 4;
   /// All barriers: of pipelines, slots and semaphore warps, of the zero fill, and of the elements.
   static constexpr int kElementBarrier = 4 + 4 * kStages + 2 * (kBarrierPairs + 2) + 1;

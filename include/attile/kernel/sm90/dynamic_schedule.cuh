@@ -280,8 +280,8 @@ ATTILE_DEVICE void run_dynamic_scheduler(const TmaForwardParams<Traits>& p, int 
 }
 
 /// Writes the block's work tiles for the others, with kHasScheduler. One lane calls made(at) with
-/// each of them, and with what follows the last one. `number`: with kSparesProducer how often it
-/// has done so. Scope    all lanes of a warp.
+/// each of them, and with what follows the last one. `number`: how often it has done so, for
+/// Uniform sequences with kSparesProducer. Scope    all lanes of a warp.
 template <class Traits, class F>
 ATTILE_DEVICE void run_scheduler(const TmaForwardParams<Traits>& p, int block,
                                  const ForwardMemory<Traits>& smem, const F& made,

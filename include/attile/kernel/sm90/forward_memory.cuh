@@ -95,7 +95,7 @@ struct ForwardMemory {
   ATTILE_DEVICE WorkTile& work_tile() const {
     return *reinterpret_cast<WorkTile*>(data + Traits::kWorkTileOffset);
   }
-  /// What the scheduler keeps, with kKeepsNumbers; the first lane of its warp alone uses it.
+  /// Holds the scheduler's numbers, with kKeepsNumbers; the first lane of its warp alone uses them.
   ATTILE_DEVICE ScheduleNumbers& schedule_numbers() const {
     return *reinterpret_cast<ScheduleNumbers*>(data + Traits::kNumbersOffset);
   }

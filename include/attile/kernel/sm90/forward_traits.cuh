@@ -182,8 +182,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Whether the warp that makes the work tiles of a team and loads Q has no register left, as
   /// sequences have lengths of their own: it keeps ScheduleNumbers in shared memory.
   static constexpr bool kKeepsNumbers = kTeams > 1 && !P::SequencesType::kUniform;
-  /// Whether it has few, for that reason or as the mask reads memory: it works out the states of
-  /// pipelines from the number of its work tiles.
+  /// Whether that warp works out the states of pipelines from the number of its work tiles, to
+  /// spare registers: for that reason, or because the mask reads memory.
   static constexpr bool kSparesProducer =
       kKeepsNumbers ||
       (kTeams > 1 && kHasScheduler && kHasTileMask<MaskInTiles<typename P::MaskType>>);

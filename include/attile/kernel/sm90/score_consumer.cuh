@@ -132,15 +132,15 @@ struct ScoreConsumer {
       return tile::NoElements();
     }
   }
-  /// Returns the modifier's tile for the scores of a part, of which it reads columns.
+  /// Returns the modifier's column tile for this thread's scores of a part.
   ATTILE_DEVICE auto column_tile(const tile::TileCoord& at) const {
     const ScoreIndex first = at.nearest_inside(at.at(Rows::row(0), Rows::col(0)));
     const ScoreBlock block{first, at.extent, Rows::row_offset(Rows::kRegRows - 1) + 1,
                            Rows::col_offset(Rows::kRegCols - 1) + 1, p.scale};
     return p.policies.score_mod.column_tile(block, tile::MathOf<T>());
   }
-  /// Begins to read the words of this thread's columns, with kReadsColumns; those past the last one
-  /// are taken as that.
+  /// Begins to read the words of this thread's columns, with kReadsColumns; a column past the last
+  /// one gets its word.
   ATTILE_DEVICE Columns read_columns(const Stage& stage) const {
     Columns columns{};
     if constexpr (Traits::kReadsColumns) {

@@ -22,10 +22,11 @@ constexpr int consumer_registers(int consumers, int producer) {
   return min((at_start * (consumers + 1) - producer) / consumers / 8 * 8, 256);
 }
 
-/// Says what a warp of the producer reads for a score modifier, and writes beside tiles: nothing,
-/// or a word for each column or each diagonal. The modifier has to say of its values that it reads
-/// nothing else (reads_columns, reads_diagonals). In a backward pass, whose kv block has the same
-/// columns in all steps, threads read those of columns themselves.
+/// Says which words of a score modifier are read apart from its tiles: none, or one for each column
+/// or each diagonal. The modifier has to say of its values that it reads nothing else
+/// (reads_columns, reads_diagonals). A warp of the producer writes them beside tiles, but for those
+/// of columns in a backward pass: its kv block has the same ones in all steps, and threads read
+/// them.
 enum class ModifierWords { kNone, kColumns, kDiagonals };
 
 /// Holds what the scheduler of a team needs from one work tile to the next: the team's number among
