@@ -265,6 +265,7 @@ TEST_CASE("prepare.refusals") {
   CHECK(why(PackedIds{ids, -2, 4, 3}) == "PackedIds: batches is negative");
   CHECK(why(PackedIds{ids, 2, -4, 3}) == "PackedIds: rows is negative");
   CHECK(why(PackedIds{ids, 2, 4, -3}) == "PackedIds: sequences is negative");
+  CHECK(why(PackedIds{ids, 2, 4, (1 << 30) + 1}) == "PackedIds: sequences must be at most 2^30");
   CHECK(why(PackedIds{ids, (1 << 15) + 1, 1 << 15, 3}) ==
         "PackedIds: batches * rows must be at most 2^30");
   CHECK(why(PackedIds{nullptr, 2, 4, 3}) == "PackedIds: ids must not be null");

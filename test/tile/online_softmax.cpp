@@ -275,7 +275,8 @@ TEST_CASE("online_softmax.lse_in_log2_units_of_any_size") {
   for (const float scale : {0x1p-100f, 0.125f, 0.7f, 1.0f, 0x1p100f}) {
     const attile::Log2Lse log2_lse(scale);
     const double exact = static_cast<double>(log2_lse.scale_log2) / static_cast<double>(scale);
-    for (const float lse : {-1e30f, -80.0f, -1.0f, 0.0f, 3.1f, 80.0f, 1e30f, 1e38f}) {
+    for (const float lse :
+         {-2.3e38f, -1e30f, -80.0f, -1.0f, 0.0f, 3.1f, 80.0f, 1e30f, 1e38f, 2.3e38f}) {
       const double want = exact * static_cast<double>(lse);
       CHECK(std::abs(static_cast<double>(log2_lse.of(lse)) - want) <= 0x1p-24 * std::abs(want));
     }

@@ -210,6 +210,7 @@ struct PackedIds {
     if (batches < 0) return "PackedIds: batches is negative";
     if (rows < 0) return "PackedIds: rows is negative";
     if (sequences < 0) return "PackedIds: sequences is negative";
+    if (sequences > kMaxLength) return "PackedIds: sequences must be at most 2^30";
     if (std::int64_t{batches} * rows > kMaxLength) {
       return "PackedIds: batches * rows must be at most 2^30";
     }

@@ -14,10 +14,12 @@ namespace attile {
 ///   P = exp2(S * scale_log2 - of(LSE)).
 /// scale * log2(e), rounded, is scale_log2, which has a relative error. Both terms have the same
 /// one, and so has their difference; what is left is the rounding of the result.
-/// A sink may have made LSE as large as a number can be: from 2^127 on P is 0 in any case, and
-/// below -2^127, where all scores are -inf, too.
+/// A sink may have made LSE as large as a number can be: from kMost on, which no score reaches
+/// (docs/contract.md), P is 0 in any case, and below -kMost, where all scores are -inf, too.
 /// Units    LSE: natural, of scale * S, or +inf of a row whose P is 0.
 struct Log2Lse {
+  static constexpr float kMost = 0x1.62e4p127f;  // times log2(e) it is a number
+
   float scale_log2;
   float high, low;  ///< their sum is scale_log2 / scale
 
@@ -27,8 +29,8 @@ struct Log2Lse {
     low = static_cast<float>(ratio - high);
   }
   ATTILE_HOST_DEVICE float of(float lse) const {
-    if (lse >= 0x1p127f) return kInf;
-    if (lse < -0x1p127f) lse = -0x1p127f;
+    if (lse >= kMost) return kInf;
+    if (lse < -kMost) lse = -kMost;
     const float product = lse * high;
     const float error = arch::fma(lse, high, -product);
     return product + arch::fma(lse, low, error);

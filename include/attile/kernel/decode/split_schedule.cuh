@@ -122,7 +122,7 @@ class SplitSchedule {
   ATTILE_DEVICE void keep() { warms_up_ = false; }
   /// Returns whether the lengths are those that the warm-up pass has read. The kernel before may
   /// have written them at any time, and several times: each warp compares the numbers that made its
-  /// parts with those that do not change any more, and all hear of a difference.
+  /// parts with those that `await_dependencies` makes visible, and all hear of a difference.
   /// Scope    all threads of the block, behind `await_dependencies`.
   ATTILE_DEVICE bool are_confirmed() const {
     if constexpr (kAlike) return true;

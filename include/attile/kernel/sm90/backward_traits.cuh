@@ -233,6 +233,9 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// 2 would take the same way: D = 128 then spills 4 bytes, and is no faster
   /// (bench/log/tuning-sm90.md).
   static constexpr bool kLog2Lse = kFastPath && !kBeginsAtHalf && !kProductPerWarpgroup;
+  static_assert(!kReadsColumns || kLog2Lse,
+                "attile::sm90::BackwardTraits: a modifier's words of columns are for tiles of Bc "
+                "64 or 128");
   /// Whether instead S is made in two sums (tile::TwoSums). At D = 128 there are no registers for
   /// the second one, which takes 32: the compiler spills, and serialises products (C7512,
   /// bench/log/tuning-sm90.md).
