@@ -56,6 +56,12 @@ struct PortableBackward {
                                               .blocks_per_sm = kTiles.blocks_per_sm}>>;
 };
 
+/// Says which words of a score modifier an sm90 kernel with a set of tiles reads.
+constexpr sm90::ModifierWords words_of(TileSet set) {
+  if (has_columns(set)) return sm90::ModifierWords::kColumns;
+  return has_diagonals(set) ? sm90::ModifierWords::kDiagonals : sm90::ModifierWords::kNone;
+}
+
 /// Says how an sm80 kernel with a set of tiles reads a score modifier's data.
 constexpr sm80::ModifierReads reads_of(TileSet set) {
   if (has_columns(set)) return sm80::ModifierReads::kColumns;
@@ -133,10 +139,7 @@ struct Sm90Forward {
   /// columns, where those are others (H200, bench/log/tuning-policies.md).
   static constexpr TileSet kFastSet =
       Args::DropoutType::kEnabled && kTileSet == TileSet::kLong ? TileSet::kAny : kTileSet;
-  static constexpr sm90::ModifierWords kWords =
-      has_columns(kTileSet)     ? sm90::ModifierWords::kColumns
-      : has_diagonals(kTileSet) ? sm90::ModifierWords::kDiagonals
-                                : sm90::ModifierWords::kNone;
+  static constexpr sm90::ModifierWords kWords = words_of(kTileSet);
   /// What comes with K takes few registers, and no branch.
   static constexpr bool kFast =
       kHasFastTiles<Args> ||
@@ -208,9 +211,7 @@ struct Sm90Backward {
       .stages = kTiles.stages,
       .p_steps = kTiles.p_steps,
       .element_stages = kDiagonals ? 0 : kTiles.element_stages,
-      .words = kColumns     ? sm90::ModifierWords::kColumns
-               : kDiagonals ? sm90::ModifierWords::kDiagonals
-                            : sm90::ModifierWords::kNone}>;
+      .words = words_of(kTileSet)}>;
   using type =
       sm90::BackwardTraits<min(kTiles.br, kTiles.bc), kTiles.bc, D, typename Args::Elements,
                            typename Args::Policies, Dv, kMode, Tuning>;

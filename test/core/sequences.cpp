@@ -17,9 +17,8 @@ using attile::Extent;
 using attile::Packed;
 using attile::PackedBatches;
 using attile::Padded;
+using attile::RowOrigin;
 using attile_test::SmallProblem;
-
-bool same(Extent a, Extent b) { return a.q_len == b.q_len && a.kv_len == b.kv_len; }
 
 TEST_CASE("sequences.may_read_early is not inherited") {
   struct ReadsMore : Padded {};
@@ -36,9 +35,9 @@ TEST_CASE("sequences.packed") {
   const std::vector<int> q{0, 9, 9, 17}, k{2, 12, 20, 20}, used_q{9, 0, 5}, used_k{7, 8, 0};
   Packed s{q.data(), k.data(), 20, 25};
   const Extent bounds{100, 100};
-  CHECK(same(s.extent(0, bounds), {9, 10}));
-  CHECK(same(s.extent(1, bounds), {0, 8}));
-  CHECK(same(s.extent(2, bounds), {8, 0}));
+  CHECK(s.extent(0, bounds) == Extent{9, 10});
+  CHECK(s.extent(1, bounds) == Extent{0, 8});
+  CHECK(s.extent(2, bounds) == Extent{8, 0});
   CHECK(s.q_origin(2).batch == 0);
   CHECK(s.q_origin(2).row == 9);
   CHECK(s.kv_origin(1).row == 12);
@@ -46,10 +45,10 @@ TEST_CASE("sequences.packed") {
   CHECK(s.q_shape(3, 100).rows == 20);
   CHECK(s.kv_shape(3, 100).rows == 25);
   s.seqused_q = used_q.data();
-  CHECK(same(s.extent(2, bounds), {5, 0}));
+  CHECK(s.extent(2, bounds) == Extent{5, 0});
   s.seqused_k = used_k.data();
-  CHECK(same(s.extent(0, bounds), {9, 7}));
-  CHECK(same(s.extent(0, {4, 6}), {4, 6}));  // a bound that is too small cuts
+  CHECK(s.extent(0, bounds) == Extent{9, 7});
+  CHECK(s.extent(0, {4, 6}) == Extent{4, 6});  // a bound that is too small cuts
 }
 
 TEST_CASE("sequences.packed_clips_what_device_memory_says") {
@@ -82,27 +81,25 @@ TEST_CASE("sequences.packed_clips_what_device_memory_says") {
   }
 }
 
-bool same(attile::RowOrigin a, attile::RowOrigin b) { return a.batch == b.batch && a.row == b.row; }
-
 TEST_CASE("sequences.packed_batches") {
   const std::vector<int> offsets{0, 4, 10, 10, 13, 20, 24, 24};
   const PackedBatches s{offsets.data(), 3, 10};
   const Extent bounds{100, 100};
-  CHECK(same(s.extent(0, bounds), {4, 4}));
-  CHECK(same(s.extent(1, bounds), {6, 6}));
-  CHECK(same(s.extent(2, bounds), {0, 0}));
-  CHECK(same(s.extent(4, bounds), {7, 7}));
-  CHECK(same(s.extent(4, {3, 5}), {3, 5}));  // bounds that are too small cut
-  CHECK(same(s.q_origin(1), {0, 4}));
-  CHECK(same(s.q_origin(3), {1, 0}));
-  CHECK(same(s.kv_origin(4), {1, 3}));
-  CHECK(same(s.kv_origin(5), {2, 0}));
+  CHECK(s.extent(0, bounds) == Extent{4, 4});
+  CHECK(s.extent(1, bounds) == Extent{6, 6});
+  CHECK(s.extent(2, bounds) == Extent{0, 0});
+  CHECK(s.extent(4, bounds) == Extent{7, 7});
+  CHECK(s.extent(4, {3, 5}) == Extent{3, 5});  // bounds that are too small cut
+  CHECK(s.q_origin(1) == RowOrigin{0, 4});
+  CHECK(s.q_origin(3) == RowOrigin{1, 0});
+  CHECK(s.kv_origin(4) == RowOrigin{1, 3});
+  CHECK(s.kv_origin(5) == RowOrigin{2, 0});
   CHECK(s.q_shape(7, 100).batches == 3);
   CHECK(s.kv_shape(7, 100).rows == 10);
   for (int row = 0; row <= 30; ++row) CHECK(s.row_number(s.origin_of(row)) == row);
-  CHECK(same(PackedBatches{offsets.data(), 0, 10}.extent(1, bounds), {0, 0}));
-  CHECK(same(PackedBatches{offsets.data(), 3, 0}.extent(1, bounds), {0, 0}));
-  CHECK(same(PackedBatches{offsets.data(), 3, 0}.q_origin(1), {0, 0}));
+  CHECK(PackedBatches{offsets.data(), 0, 10}.extent(1, bounds) == Extent{0, 0});
+  CHECK(PackedBatches{offsets.data(), 3, 0}.extent(1, bounds) == Extent{0, 0});
+  CHECK(PackedBatches{offsets.data(), 3, 0}.q_origin(1) == RowOrigin{0, 0});
 }
 
 TEST_CASE("sequences.packed_batches_clip_what_device_memory_says") {
@@ -131,12 +128,12 @@ TEST_CASE("sequences.packed_batches_clip_what_device_memory_says") {
 TEST_CASE("sequences.padded") {
   const std::vector<int> used_q{3, -4, 90}, used_k{0, 7, 2};
   const Extent bounds{20, 6};
-  CHECK(same(Padded{}.extent(1, bounds), bounds));
-  CHECK(same(Padded{used_q.data()}.extent(0, bounds), {3, 6}));
+  CHECK(Padded{}.extent(1, bounds) == bounds);
+  CHECK(Padded{used_q.data()}.extent(0, bounds) == Extent{3, 6});
   const Padded s{used_q.data(), used_k.data()};
-  CHECK(same(s.extent(0, bounds), {3, 0}));
-  CHECK(same(s.extent(1, bounds), {0, 6}));
-  CHECK(same(s.extent(2, bounds), {20, 2}));
+  CHECK(s.extent(0, bounds) == Extent{3, 0});
+  CHECK(s.extent(1, bounds) == Extent{0, 6});
+  CHECK(s.extent(2, bounds) == Extent{20, 2});
   CHECK(s.q_origin(2).batch == 2);
   CHECK(s.q_origin(2).row == 0);
   CHECK(s.q_shape(3, 20).batches == 3);

@@ -58,24 +58,15 @@ using Float16x32D64x40 =
     Own<16, 32, SplitDims<64, 40>, Tuning<TuningValues{.warps = 1}>,
         BackwardTuning<BackwardTuningValues{.warps = 2, .warps_n = 1, .dq_warps_n = 2}>>;
 using attile::sm80::Products;
-using Tf32D64 = GpuExecutor<
-    ModerateDims<64>,
-    Tiles<64, 64,
-          Tuning<TuningValues{.warps = 4, .blocks_per_sm = 2, .products = Products::k1xTf32}>,
-          BackwardTuning<BackwardTuningValues{.warps = 4,
-                                              .warps_n = 2,
-                                              .dq_warps_n = 2,
-                                              .blocks_per_sm = 2,
-                                              .products = Products::k1xTf32}>>>;
-using Tf32D128 = GpuExecutor<
-    ModerateDims<128, 128, 64>,
-    Tiles<64, 32,
-          Tuning<TuningValues{.warps = 4, .blocks_per_sm = 2, .products = Products::k1xTf32}>,
-          BackwardTuning<BackwardTuningValues{.warps = 4,
-                                              .warps_n = 2,
-                                              .dq_warps_n = 2,
-                                              .blocks_per_sm = 2,
-                                              .products = Products::k1xTf32}>>>;
+using OneTf32 =
+    Tuning<TuningValues{.warps = 4, .blocks_per_sm = 2, .products = Products::k1xTf32}>;
+using OneTf32Backward = BackwardTuning<BackwardTuningValues{.warps = 4,
+                                                            .warps_n = 2,
+                                                            .dq_warps_n = 2,
+                                                            .blocks_per_sm = 2,
+                                                            .products = Products::k1xTf32}>;
+using Tf32D64 = GpuExecutor<ModerateDims<64>, Tiles<64, 64, OneTf32, OneTf32Backward>>;
+using Tf32D128 = GpuExecutor<ModerateDims<128, 128, 64>, Tiles<64, 32, OneTf32, OneTf32Backward>>;
 
 const bool kRegistered = [] {
   using enum Policy;

@@ -15,7 +15,6 @@
 
 #include <climits>
 #include <cstdint>
-#include <type_traits>
 
 // How the producer threads of the forward kernel get the block's work tiles. Without kHasScheduler
 // each thread works them out by a StaticSchedule of its own. With it, which is where sequences have
