@@ -15,6 +15,7 @@
 
 #include <climits>
 #include <cstdint>
+#include <type_traits>
 
 // How the producer threads of the forward kernel get the block's work tiles. Without kHasScheduler
 // each thread works them out by a StaticSchedule of its own. With it, which is where sequences have
@@ -47,12 +48,19 @@ ATTILE_DEVICE int take_number(int* counter) {
   return arch::uniform(takes ? arch::fetch_add(counter, 1) : 0);
 }
 
+/// Returns how many blocks, or their teams, share the work tiles.
+template <class Traits>
+ATTILE_DEVICE int sharing_blocks() {
+  return arch::block_count() * Traits::kTeams;
+}
+
 /// Makes a block's work tiles, one after another, where sequences have lengths of their own. Work
 /// tiles are numbered through the problem, sequence by sequence, or run by run (item_of_run): their
 /// order changes no result. A block's numbers rise, so that it goes through the sequences once, 32
-/// at a time, one a lane. They come from a counter in device memory, so that blocks end together.
-/// Where the caller has brought no scratch memory they follow from the index of the block
-/// (`snake`). Scope    all lanes of a warp, for all functions.
+/// at a time, one a lane. The first one is the block's own, or its team's: so no block gets two
+/// work tiles while another one gets none. The others come from a counter in device memory, so that
+/// blocks end together. Where the caller has brought no scratch memory they follow from the index
+/// of the block (`snake`). Scope    all lanes of a warp, for all functions.
 template <class Traits>
 class DynamicSchedule {
   static constexpr int kRows = Traits::kConsumers * kWarpgroupRows;
@@ -62,17 +70,31 @@ class DynamicSchedule {
       !kRowsAlike<typename Traits::MaskType> && !kIsForwardOnly<typename Traits::SequencesType>;
 
  public:
-  ATTILE_DEVICE explicit DynamicSchedule(const TmaForwardParams<Traits>& p) : p_(p) {}
+  ATTILE_DEVICE DynamicSchedule(const TmaForwardParams<Traits>& p, int block,
+                                const ForwardMemory<Traits>& smem)
+      : p_(p), smem_(smem), numbers_{block, 0} {
+    if constexpr (Traits::kKeepsNumbers) {
+      if (is_first_lane()) smem.schedule_numbers() = numbers_;
+    }
+  }
 
-  /// Returns the block's next work tile; behind the last one its sequence is below 0. in_turn():
-  /// the tile's number where no counter gives it. The origins are read last: by then few registers
-  /// hold anything else.
-  template <class F>
-  ATTILE_DEVICE WorkTile next(const F& in_turn) {
-    int* const counter = p_.scheduler.counter;
-    const std::int64_t number = counter != nullptr ? take_number(counter) : in_turn();
+  /// Goes on to the block's next number. Returns whether it may be that of a work tile.
+  ATTILE_DEVICE bool next() {
+    int number = 0;
+    if constexpr (Traits::kKeepsNumbers) {
+      if (is_first_lane()) number = number_of(smem_.schedule_numbers());
+    } else {
+      if (is_first_lane()) number = number_of(numbers_);
+      ++numbers_.tiles;
+    }
+    number_ = arch::uniform(number);
+    return number_ < p_.scheduler.items;
+  }
+  /// Returns its work tile; if there is none, one whose sequence is below 0. The origins are read
+  /// last: by then few registers hold anything else.
+  ATTILE_DEVICE WorkTile tile() {
     WorkTile at{.sequence = -1};
-    if (number >= p_.scheduler.items || !enter(at, static_cast<unsigned>(number))) return at;
+    if (!enter(at, static_cast<unsigned>(number_))) return at;
     at.kv_tiles = p_.tiles_seen(at, at.row0, kRows);
     const int first = max(at.row0, 0);
     at.first_key = p_.first_key_seen(at, at.head, first, at.row0 + kRows - first);
@@ -81,8 +103,16 @@ class DynamicSchedule {
   }
 
  private:
-  /// Returns how many blocks, or their teams, share the work tiles.
-  ATTILE_DEVICE static int blocks() { return arch::block_count() * Traits::kTeams; }
+  ATTILE_DEVICE static bool is_first_lane() { return arch::thread_index() % arch::kWarpSize == 0; }
+  ATTILE_DEVICE static int blocks() { return sharing_blocks<Traits>(); }
+  /// Returns that number to the first lane. `own`: the block's index, and how many tiles it has
+  /// had.
+  ATTILE_DEVICE int number_of(const ScheduleNumbers& own) const {
+    int* const counter = p_.scheduler.counter;
+    if (own.tiles == 0) return own.team;
+    if (counter != nullptr) return blocks() + arch::fetch_add(counter, 1);
+    return static_cast<int>(min<std::int64_t>(snake(own.team, blocks(), own.tiles), INT_MAX));
+  }
   /// Goes to the work tile with a number, which is not below the one before. Returns whether there
   /// is one.
   ATTILE_DEVICE bool enter(WorkTile& at, unsigned number) {
@@ -169,6 +199,9 @@ class DynamicSchedule {
   }
 
   const TmaForwardParams<Traits>& p_;
+  const ForwardMemory<Traits>& smem_;
+  ScheduleNumbers numbers_;  // without kKeepsNumbers
+  int number_ = 0;
   int first_ = -arch::kWarpSize;  // the first of the 32 sequences
   unsigned before_ = 0;           // the work tiles of those before
   unsigned end_ = 0;              // of these sequences up to this lane's
@@ -183,7 +216,8 @@ class DynamicSchedule {
 template <class Traits>
 class CountedSchedule {
  public:
-  ATTILE_DEVICE CountedSchedule(const TmaForwardParams<Traits>& p, int block)
+  ATTILE_DEVICE CountedSchedule(const TmaForwardParams<Traits>& p, int block,
+                                const ForwardMemory<Traits>& /*smem*/)
       : p_(p), own_(p, block) {}
 
   /// Goes on to the block's next work tile. Returns whether there is one.
@@ -191,11 +225,10 @@ class CountedSchedule {
     int* const counter = p_.scheduler.counter;
     constexpr bool kFirstByIndex = Traits::kTeams > 1;
     if (counter != nullptr && !(kFirstByIndex && number_ < 0)) {
-      const int before = kFirstByIndex ? arch::block_count() * Traits::kTeams : 0;
+      const int before = kFirstByIndex ? sharing_blocks<Traits>() : 0;
       number_ = before + take_number(counter);
     } else if constexpr (Traits::kSparesProducer) {
-      const int blocks = static_cast<int>(arch::block_count()) * Traits::kTeams;
-      number_ = number_ < 0 ? static_cast<int>(own_.number()) : number_ + blocks;
+      number_ = number_ < 0 ? static_cast<int>(own_.number()) : number_ + sharing_blocks<Traits>();
     } else {
       number_ = static_cast<int>(min<std::int64_t>(own_.number(), p_.scheduler.items));
       own_.next();
@@ -240,44 +273,6 @@ class ScheduleReader {
   int parity_ = 0;
 };
 
-/// Does what run_scheduler does where sequences have lengths of their own. With kKeepsNumbers
-/// `made` counts the work tiles. Scope    all lanes of a warp.
-template <class Traits, class F>
-ATTILE_DEVICE void run_dynamic_scheduler(const TmaForwardParams<Traits>& p, int block,
-                                         const ForwardMemory<Traits>& smem, const F& made) {
-  DynamicSchedule<Traits> tiles(p);
-  const bool writes = arch::thread_index() % arch::kWarpSize == 0;
-  if constexpr (Traits::kKeepsNumbers) {
-    if (writes) smem.schedule_numbers() = {block, 0};
-  }
-  bool more = true;
-  for (int wave = 0; more; ++wave) {
-    const auto in_turn = [&] {
-      if constexpr (Traits::kKeepsNumbers) {
-        const ScheduleNumbers& kept = smem.schedule_numbers();
-        std::int64_t mine = 0;
-        if (writes) mine = snake(kept.team, arch::block_count() * Traits::kTeams, kept.tiles);
-        return std::int64_t{arch::uniform(static_cast<int>(min<std::int64_t>(mine, INT_MAX)))};
-      } else {
-        return snake(block, arch::block_count(), wave);
-      }
-    };
-    if (writes) {
-      int before = wave;
-      if constexpr (Traits::kKeepsNumbers) before = smem.schedule_numbers().tiles;
-      // With parity 1 the first wait returns at once.
-      arch::mbarrier_wait(smem.work_tile_empty(), ~before & 1);  // readers allow the next one
-    }
-    const WorkTile at = tiles.next(in_turn);
-    more = at.sequence >= 0;
-    if (writes) {
-      smem.work_tile() = at;
-      arch::mbarrier_arrive(smem.work_tile_full());
-      made(smem.work_tile());
-    }
-  }
-}
-
 /// Writes the block's work tiles for the others, with kHasScheduler. One lane calls made(at) with
 /// each of them, and with what follows the last one. `number`: how often it has done so, for
 /// Uniform sequences with kSparesProducer. Scope    all lanes of a warp.
@@ -285,20 +280,22 @@ template <class Traits, class F>
 ATTILE_DEVICE void run_scheduler(const TmaForwardParams<Traits>& p, int block,
                                  const ForwardMemory<Traits>& smem, const F& made,
                                  [[maybe_unused]] const int& number = 0) {
-  if constexpr (!Traits::SequencesType::kUniform) {
-    run_dynamic_scheduler(p, block, smem, made);
-    return;
-  }
-  CountedSchedule<Traits> tiles(p, block);
+  using Schedule = std::conditional_t<Traits::SequencesType::kUniform, CountedSchedule<Traits>,
+                                      DynamicSchedule<Traits>>;
+  Schedule tiles(p, block, smem);
   const bool writes = arch::thread_index() % arch::kWarpSize == 0;
   bool more = true;
   // With parity 1 the first wait returns at once.
   for (int parity = 1; more; parity ^= 1) {
-    if constexpr (Traits::kSparesProducer) parity = ~number & 1;
-    if (writes) arch::mbarrier_wait(smem.work_tile_empty(), parity);  // readers allow the next one
+    if constexpr (Traits::kSparesProducer && !Traits::kKeepsNumbers) parity = ~number & 1;
+    if (writes) {
+      if constexpr (Traits::kKeepsNumbers) parity = ~smem.schedule_numbers().tiles & 1;
+      arch::mbarrier_wait(smem.work_tile_empty(), parity);  // readers allow the next one
+    }
     more = tiles.next();
     WorkTile at{.sequence = -1};
     if (more) at = tiles.tile();
+    if constexpr (!Traits::SequencesType::kUniform) more = at.sequence >= 0;
     if constexpr (Traits::kReadsTilesLate) {
       if (more) at.kv_tiles = p.uncut_keys(at);
     }
