@@ -327,25 +327,6 @@ constexpr Sm90BackwardTiles sm90_element_backward_tiles(int dim, int dim_v) {
                                 : Sm90BackwardTiles{64, 64, 2, 0, 2};
 }
 
-/// Says whether the sm90 backward pass makes P of S, and of what a modifier reads, alone, before dP
-/// is there (BackwardTraits::kPBeforeDp).
-template <class Args, int D, int Dv>
-inline constexpr bool kMakesPBeforeDp = [] {
-  constexpr int kDim = max(D, Dv);
-  constexpr bool kGradientOfScores =
-      kHasGradient<typename Args::ScoreModType> && kNeedsScores<typename Args::ScoreModType>;
-  return !kGradientOfScores && (kDim <= 64 || kDim > 128 || !Args::DropoutType::kEnabled);
-}();
-/// Says whether there is one with tiles of a modifier's elements, or with words of diagonals.
-template <class Args, int D, int Dv>
-inline constexpr bool kHasBackwardElementTiles =
-    kHasElementTiles<Args>&& kMakesPBeforeDp<Args, D, Dv>;
-template <class Args, int D, int Dv>
-inline constexpr bool kHasBackwardDiagonals =
-    kHasDiagonalTiles<typename Args::ScoreModType, StandardMath>&& kMakesPBeforeDp<Args, D, Dv>&&
-        Args::SequencesType::kUniform &&
-    !BlockListMask<typename Args::MaskType>;
-
 /// Holds the tiles of the sm80 backward kernels, and their tuning (sm80::BackwardTuningValues).
 struct Sm80BackwardTiles {
   int br, bc, warps, warps_n, dq_warps_n, blocks_per_sm, stages;

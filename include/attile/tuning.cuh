@@ -7,6 +7,7 @@
 #include <attile/core/mask.h>
 #include <attile/core/prepared_mask.h>
 #include <attile/core/score_mod.h>
+#include <attile/core/tile_modifier.h>
 #include <attile/default_tiles.h>
 #include <attile/kernel/portable/backward_traits.cuh>
 #include <attile/kernel/portable/forward_traits.cuh>
@@ -106,9 +107,10 @@ inline constexpr bool kFitsTeams =
 
 template <class Args, int D, int Dv, TileSet kTileSet>
 struct Sm90Forward {
+  using Seqs = typename Args::SequencesType;
   /// The new rows of a cache see many more keys than lie at the edge of `Causal`.
-  static constexpr bool kLongKeys = kIsForwardOnly<typename Args::SequencesType> &&
-                                    std::is_same_v<typename Args::MaskType, Causal>;
+  static constexpr bool kLongKeys =
+      kIsForwardOnly<Seqs> && std::is_same_v<typename Args::MaskType, Causal>;
   static constexpr bool kEdges = !kRowsAlike<typename Args::MaskType> && !kLongKeys &&
                                  !is_long(kTileSet) && kTileSet != TileSet::kPackedHeads;
   using M = typename Args::MaskType;
@@ -119,17 +121,16 @@ struct Sm90Forward {
       kTileSet == TileSet::kAny || kTileSet == TileSet::kColumns || kTileSet == TileSet::kDiagonals;
   /// Whether a modifier, if there is one, adds to scores alone, and takes few registers.
   static constexpr bool kAdds = !kNeedsScores<S> && !Args::DropoutType::kEnabled;
-  using Q = typename Args::SequencesType;
   /// Whether sequences are packed, and two teams faster than three consumers: under `Causal` they
   /// take 0.60 to 0.96 of the time. Where all rows see all keys they take 0.58 to 0.98 up to 1k and
   /// 1.04 to 1.09 from 2k on: documents of dense tensors have them, which are mostly short (H200,
   /// bench/log/tuning-sequences.md). Of `Padded` sequences they spill.
   static constexpr bool kPackedTeams =
-      kIsPacked<Q> && kPlainScores<Args> &&
-      (std::is_same_v<M, Causal> || (std::is_same_v<M, NoMask> && kIsInBatches<Q>));
+      kIsPacked<Seqs> && kPlainScores<Args> &&
+      (std::is_same_v<M, Causal> || (std::is_same_v<M, NoMask> && kIsInBatches<Seqs>));
   /// What two teams have registers for.
   static constexpr bool kTeams =
-      kAdds && kShortSet && (Q::kUniform || kPackedTeams) && !E::kFp8Queries &&
+      kAdds && kShortSet && (Seqs::kUniform || kPackedTeams) && !E::kFp8Queries &&
       (kIsIdentity<S> ? kFitsTeams<M> : !kHasTileMask<MaskInTiles<M>> && !BlockListMask<M>);
   /// Up to 64 columns they also are faster for few keys, where scores have no modifier.
   static constexpr bool kFewKeys =
@@ -147,7 +148,7 @@ struct Sm90Forward {
   static constexpr bool kMasked = kHasMaskedTiles<Args> && kTileSet != TileSet::kPackedHeads;
   static constexpr bool kBare =
       (std::is_same_v<M, NoMask> || std::is_same_v<M, Causal>)&&kPlainScores<Args> &&
-      Args::SequencesType::kUniform && kTileSet != TileSet::kPackedHeads;
+      Seqs::kUniform && kTileSet != TileSet::kPackedHeads;
   /// Whether blocks that take the next tile when they are free pay under a causal mask: at D = 128
   /// they are 1.08 times as fast at 1k, and 1.02 to 1.04 above, at D = 64, 96 and 192 1.04 at 1k
   /// and nothing for many rows, at D = 256 0.97 at 4k (bench/log/tuning-sm90.md). With a modifier,
@@ -162,8 +163,7 @@ struct Sm90Forward {
   static constexpr bool kUnevenCounts =
       kUnevenRows<M> && kShortSet &&
       !(std::is_same_v<M, KeyPadding> && Args::DropoutType::kEnabled);
-  static constexpr bool kCounts =
-      (kUnevenCounts || kCausalCounts) && Args::SequencesType::kUniform && !E::kAllFp8;
+  static constexpr bool kCounts = (kUnevenCounts || kCausalCounts) && Seqs::kUniform && !E::kAllFp8;
   static constexpr Sm90Tiles kTiles =
       E::kAllFp8 ? fitted<M>(sm90_fp8_forward_tiles(D, Dv, E::kFp8Sums == Fp8Sums::kPromoted,
                                                     kFast && !Args::DropoutType::kEnabled, kBare))
@@ -187,6 +187,25 @@ struct Sm90Forward {
                                                 .transposed_from_rows = kTiles.transposed_from_rows,
                                                 .teams = kTiles.teams}>>;
 };
+
+/// Says whether the sm90 backward pass makes P of S, and of what a modifier reads, alone, before dP
+/// is there (BackwardTraits::kPBeforeDp).
+template <class Args, int D, int Dv>
+inline constexpr bool kMakesPBeforeDp = [] {
+  constexpr int kDim = max(D, Dv);
+  constexpr bool kGradientOfScores =
+      kHasGradient<typename Args::ScoreModType> && kNeedsScores<typename Args::ScoreModType>;
+  return !kGradientOfScores && (kDim <= 64 || kDim > 128 || !Args::DropoutType::kEnabled);
+}();
+/// Says whether there is one with tiles of a modifier's elements, or with words of diagonals.
+template <class Args, int D, int Dv>
+inline constexpr bool kHasBackwardElementTiles =
+    kHasElementTiles<Args>&& kMakesPBeforeDp<Args, D, Dv>;
+template <class Args, int D, int Dv>
+inline constexpr bool kHasBackwardDiagonals =
+    kHasDiagonalTiles<typename Args::ScoreModType, StandardMath>&& kMakesPBeforeDp<Args, D, Dv>&&
+        Args::SequencesType::kUniform &&
+    !BlockListMask<typename Args::MaskType>;
 
 /// Says whether there is an sm90 backward pass whose threads read what a modifier has for each
 /// column, whose derivative is 1: up to 64 columns it takes 0.91 of the time of the one that reads

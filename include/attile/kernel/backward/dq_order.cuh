@@ -150,18 +150,23 @@ class DqOrder {
     }
     return p_.kv_tiles;
   }
-  /// Returns the kv tile before `kv_tile` in the order, of those that the rows of `at` see;
-  /// kv_tiles where none is: the first one overwrites. `ascends`: BackwardParams::ascends.
+  /// Return the kv tiles before and after `kv_tile` in the order, of those that the rows of `at`
+  /// see; kv_tiles where none is: the first one overwrites. `ascends`: BackwardParams::ascends.
   /// Scope    all lanes of a warp.
   ATTILE_DEVICE int tile_before(const WorkTile& at, int kv_tile, bool ascends) const {
     const int direction = ascends ? -1 : 1;
     return nearest_seen(at, kv_tile + direction, direction);
   }
+  ATTILE_DEVICE int tile_after(const WorkTile& at, int kv_tile, bool ascends) const {
+    return tile_before(at, kv_tile, !ascends);
+  }
   /// Waits until the kv tile before `kv_tile` has added to the dQ of the rows of `at`; returns true
   /// where there is none. Scope    all lanes of a warp, with one share.
   ATTILE_DEVICE bool acquire(const WorkTile& at, int kv_tile, bool ascends = false) const {
     const int before = tile_before(at, kv_tile, ascends);
-    await_semaphore(at, before);
+    while (!has_added(at, before, 0)) {
+    }
+    arch::warp_barrier();  // all lanes have seen it before one of them releases it
     return before == p_.kv_tiles;
   }
   /// Returns whether kv tile `before` has added this share, and so all that come before it.
@@ -234,12 +239,6 @@ class DqOrder {
     for (; i < count; i += threads) {
       numbers[i] = value;
     }
-  }
-  /// Waits until `before` has added, with one share.
-  ATTILE_DEVICE void await_semaphore(const WorkTile& at, int before) const {
-    while (!has_added(at, before, 0)) {
-    }
-    arch::warp_barrier();  // all lanes have seen it before one of them releases it
   }
   ATTILE_DEVICE int* semaphore(const WorkTile& at, int share) const {
     return p_.dq_semaphores + Traits::kDqShares * p_.q_tile_number(at) + share;

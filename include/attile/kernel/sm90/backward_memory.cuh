@@ -113,12 +113,10 @@ struct BackwardMemory {
   ATTILE_DEVICE int* dq_rows(int ds_tile) const {
     return reinterpret_cast<int*>(data + Traits::kDqRowsOffset) + 4 * ds_tile;
   }
-  /// Returns where a producer warp says whether dq_accum is overwritten, by the barriers of
-  /// `dq_acquired`.
-  ATTILE_DEVICE int* dq_overwrites() const { return dq_rows(Traits::kDsTiles); }
-  /// Returns where it says by those of `dq_share_acquired` whether no kv tile adds to these rows
-  /// before this one, which then overwrites, and as a second number whether none does after it.
-  ATTILE_DEVICE int* dq_turn() const { return dq_overwrites(); }
+  /// Returns where a producer warp says, by the barriers of `dq_acquired` or `dq_share_acquired`,
+  /// whether no kv tile adds to a tile's rows before this one, which then overwrites dq_accum, and
+  /// with kBulkDq as a second number whether none does after it.
+  ATTILE_DEVICE int* dq_first_and_last() const { return dq_rows(Traits::kDsTiles); }
 
   /// Returns the barrier of which the only phase ends when dq_accum holds zeros, with
   /// kZeroFillsInPass.

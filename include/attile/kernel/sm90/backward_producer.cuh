@@ -199,17 +199,18 @@ ATTILE_DEVICE void add_staged_dq(const TmaBackwardParams<Traits>& p, int kv_bloc
   for (QTileLoop<Traits> loop(p, kv_block, kv); loop.more(); loop.advance(), ++step) {
     const WorkTile at = loop.tile(kv);
     float* const accum = p.dq_accum_of(at) + offset;
-    bool writes = false, is_last = false;  // whether no kv tile adds before this one, and after it
+    // Whether no kv tile adds before this one, and after it.
+    bool overwrites = false, is_last = false;
     if constexpr (kInOrder) {
       arch::mbarrier_wait(smem.dq_share_acquired(share), step & 1);
-      const Vec<int, 2> turn = arch::load<2>(smem.dq_turn());
-      writes = turn[0] != 0;
-      is_last = turn[1] != 0;
+      const Vec<int, 2> first_and_last = arch::load<2>(smem.dq_first_and_last());
+      overwrites = first_and_last[0] != 0;
+      is_last = first_and_last[1] != 0;
       arch::fence_async_proxy_global();  // TMA adds to what others' TMA has added before
     }
     arch::mbarrier_wait(smem.dq_staged(share), step & 1);
     arch::fence_async_proxy();  // TMA reads what the consumer has staged
-    if (writes) {
+    if (overwrites) {
       arch::bulk_store(accum, dq, kBytes);
     } else {
       arch::bulk_add(accum, dq, kBytes);
@@ -243,14 +244,14 @@ ATTILE_DEVICE void acquire_staged_dq(const TmaBackwardParams<Traits>& p, int kv_
   for (QTileLoop<Traits> loop(p, kv_block, kv); loop.more(); loop.advance(), ++step) {
     const WorkTile at = loop.tile(kv);
     const int before = order.tile_before(at, at.kv_tile(), p.ascends(kv_block));
-    const int after = order.tile_before(at, at.kv_tile(), !p.ascends(kv_block));
-    // Who adds a share has read dq_turn before it says that the share has been read. The wait also
-    // keeps dq_share_acquired from being a phase ahead of who waits for it.
+    const int after = order.tile_after(at, at.kv_tile(), p.ascends(kv_block));
+    // Who adds a share has read dq_first_and_last before it says that the share has been read. The
+    // wait also keeps dq_share_acquired from being a phase ahead of who waits for it.
     for (int share = 0; share < Traits::kDqShares; ++share) {
       arch::mbarrier_wait(smem.dq_read(share), (step & 1) ^ 1);
     }
-    const Vec<int, 2> turn{before == p.kv_tiles, after == p.kv_tiles};
-    if (lane == 0) arch::store(smem.dq_turn(), turn);
+    const Vec<int, 2> first_and_last{before == p.kv_tiles, after == p.kv_tiles};
+    if (lane == 0) arch::store(smem.dq_first_and_last(), first_and_last);
     arch::warp_barrier();  // it is written before another lane says so
     // Lane n waits for share n, and arrives inside the loop: behind it lanes are together again, so
     // that each share would wait for the other one, which has 0.75 to 0.97 of the rate where blocks
@@ -278,9 +279,9 @@ ATTILE_DEVICE void run_dq_semaphore(const TmaBackwardParams<Traits>& p, int kv_b
   for (; loop.more(); loop.advance(), ++step) {
     const WorkTile at = loop.tile(kv_work_tile(p, arch::opaque(kv_block)));
     if (acquires) {
-      const bool writes = order.acquire(at, at.kv_tile(), p.ascends(kv_block));
+      const bool overwrites = order.acquire(at, at.kv_tile(), p.ascends(kv_block));
       smem.dq_acquired(step).producer_acquire();
-      if (first_lane) *smem.dq_overwrites() = writes;
+      if (first_lane) *smem.dq_first_and_last() = overwrites;
       smem.dq_acquired(step).producer_commit();
     } else {
       smem.dq_added(step).consumer_wait();

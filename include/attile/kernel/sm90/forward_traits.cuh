@@ -29,6 +29,12 @@ namespace attile::sm90 {
 template <class Traits>
 struct TmaForwardParams;
 
+/// Holds what the scheduler of a team needs from one work tile to the next: the team's number among
+/// those of all blocks, and how many work tiles the team has had.
+struct ScheduleNumbers {
+  int team, tiles;
+};
+
 /// Holds every type and constant of one forward kernel for compute capability 9.0 (forward.cuh).
 /// Br, Bc  rows of a tile of Q, and of K and V: Br is 64 for each of the 1 to 3 consumer
 ///         warpgroups, or 2 of each team, Bc a multiple of 16.

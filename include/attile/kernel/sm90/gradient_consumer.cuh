@@ -166,8 +166,8 @@ struct GradientConsumer : ScoreConsumer<Traits> {
     } else {
       const WorkTile at = this->work_tile(stage);
       smem.await_zero_filled();  // zeros written later would erase what is added
-      const bool writes = begin_adding_dq(smem, step);
-      add_dq_tile(p, at, dq, writes);
+      const bool overwrites = begin_adding_dq(smem, step);
+      add_dq_tile(p, at, dq, overwrites);
       end_adding_dq(smem, step);
     }
   }

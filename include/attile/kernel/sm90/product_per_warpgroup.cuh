@@ -53,8 +53,8 @@ ATTILE_DEVICE void make_dq(const TmaBackwardParams<Traits>& p, int kv_block,
                            const BackwardMemory<Traits>& smem) {
   constexpr int kLast = Traits::kDqParts - 1;
   typename Traits::DqRegisters dq[2];
-  int head, row0;  // of the tile whose dQ is made
-  bool writes;     // dQ overwrites dq_accum, instead of being added
+  int head, row0;   // of the tile whose dQ is made
+  bool overwrites;  // whether dQ overwrites dq_accum, instead of being added
   const auto work_tile = [&] {
     WorkTile at = kv_work_tile(p, arch::opaque(kv_block));
     at.head = head;
@@ -64,7 +64,7 @@ ATTILE_DEVICE void make_dq(const TmaBackwardParams<Traits>& p, int kv_block,
   const auto start = [&](int step, int part, int to) {
     tile::start_left_transposed_product(dq[to % 2], smem.ds(step), 0, smem.k().tile(0), part * 64);
   };
-  const auto add = [&](int part) { add_dq_tile(p, work_tile(), dq[part % 2], writes, part); };
+  const auto add = [&](int part) { add_dq_tile(p, work_tile(), dq[part % 2], overwrites, part); };
   const auto add_last = [&](int step) {
     add(kLast);
     end_adding_dq(smem, step);
@@ -94,7 +94,7 @@ ATTILE_DEVICE void make_dq(const TmaBackwardParams<Traits>& p, int kv_block,
   int step = 0;
   ATTILE_UNROLL_BY(1)
   for (;; ++step) {
-    writes = begin_adding_dq(smem, step);
+    overwrites = begin_adding_dq(smem, step);
     ATTILE_UNROLL
     for (int part = 0; part < kLast; ++part) {
       start(step, part + 1, part + 1);

@@ -301,13 +301,14 @@ ATTILE_DEVICE void store_dv(const TmaBackwardParams<Traits>& p, const WorkTile& 
 }
 
 /// Adds dQ of a tile, or of part `part` of it, from registers to dq_accum, or overwrites dq_accum
-/// where `writes`. Scope    all threads that hold dQ; with kInOrder between begin_adding_dq and
+/// where `overwrites`. Scope    all threads that hold dQ; with kInOrder between begin_adding_dq and
 /// end_adding_dq.
 template <class Traits>
 ATTILE_DEVICE void add_dq_tile(const TmaBackwardParams<Traits>& p, const WorkTile& at,
-                               const typename Traits::DqRegisters& dq, bool writes, int part = 0) {
+                               const typename Traits::DqRegisters& dq, bool overwrites,
+                               int part = 0) {
   add_to_dq_accum<Traits>(p.dq_accum_of(at) + part * Traits::kBr * Traits::DqRegisters::kCols, dq,
-                          writes);
+                          overwrites);
 }
 
 /// Waits until a producer warp has acquired the semaphore of a step's tile of dQ, with
@@ -317,9 +318,9 @@ template <class Traits>
 ATTILE_DEVICE bool begin_adding_dq(const BackwardMemory<Traits>& smem, int step) {
   if constexpr (!Traits::kDqSemaphoreWarps) return false;
   smem.dq_acquired(step).consumer_wait();
-  const bool writes = arch::uniform(*smem.dq_overwrites()) != 0;
+  const bool overwrites = arch::uniform(*smem.dq_first_and_last()) != 0;
   smem.dq_acquired(step).consumer_release();
-  return writes;
+  return overwrites;
 }
 /// Signals that this warp has added dQ of a step, so that a producer warp can release the
 /// semaphore, with kDqSemaphoreWarps. Scope    all lanes of a warp that adds.

@@ -29,12 +29,6 @@ constexpr int consumer_registers(int consumers, int producer) {
 /// them.
 enum class ModifierWords { kNone, kColumns, kDiagonals };
 
-/// Holds what the scheduler of a team needs from one work tile to the next: the team's number among
-/// those of all blocks, and how many work tiles the team has had.
-struct ScheduleNumbers {
-  int team, tiles;
-};
-
 /// Holds what changes a forward kernel's speed and not its result, beside its tiles.
 ///   sm90::Tuning<sm90::TuningValues{.stages = 4, .teams = 2}>
 struct TuningValues {
