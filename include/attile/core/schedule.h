@@ -265,7 +265,7 @@ struct Sections {
   /// all blocks read the same K and V at once. `sharing`: batch heads that read the same ones.
   ATTILE_HOST_DEVICE static constexpr Sections counted(int q_tiles, int sharing, int batch_heads,
                                                        int blocks) {
-    const int size = max(ceil_div(blocks, max(q_tiles, 1)), kReadAtOnce * sharing);
+    const int size = max(ceil_div(blocks, max(q_tiles, 1)), read_at_once(sharing, batch_heads));
     return {max(min(size, batch_heads), 1), false};
   }
   /// Returns sections for such blocks of as many batch heads as L2 has room for, `fit`; where one
@@ -273,8 +273,14 @@ struct Sections {
   ATTILE_HOST_DEVICE static constexpr Sections fitting(int fit, int q_tiles, int sharing,
                                                        int batch_heads, int blocks) {
     const bool fills = std::int64_t{fit} * q_tiles >= blocks;
-    const int size = fills ? max(fit, kReadAtOnce * sharing) : fit;
+    const int size = fills ? max(fit, read_at_once(sharing, batch_heads)) : fit;
     return {max(min(size, batch_heads), 1), false};
+  }
+
+ private:
+  /// Returns how many batch heads read kReadAtOnce different K and V, at most `batch_heads`.
+  ATTILE_HOST_DEVICE static constexpr int read_at_once(int sharing, int batch_heads) {
+    return static_cast<int>(min<std::int64_t>(std::int64_t{kReadAtOnce} * sharing, batch_heads));
   }
 };
 

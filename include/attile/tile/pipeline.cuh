@@ -19,13 +19,15 @@
 //
 //   the producer thread, for each tile:         each consumer warp, for each tile:
 //     k.producer_acquire(state);                  const auto k_smem = k.consumer_wait(state);
-//     k.load(state, map, row0, head, batch);      ...  // reads k_smem
-//     state.advance();                            arch::warp_barrier();  // all lanes have read
+//     k.load(state, map, row0, head, batch);      ...  // reads k_smem, and uses what it has read
+//     state.advance();                            arch::warp_barrier();  // all lanes have
 //                                                 k.consumer_release(state);
 //                                                 state.advance();
 //
 // Both begin with a default state. Where a product reads the tile, the wait for the product takes
-// the place of the warp's barrier. The map is that of a BoxedTensor with boxes of
+// the place of the warp's barrier. What threads load has to be used before the release: the arrival
+// overtakes loads for whose results nothing has waited, and the next tile would replace what is yet
+// to be read. The map is that of a BoxedTensor with boxes of
 // {Layout::kPanelColumns, heads, rows, 1, 1} (boxed_tensor.h, tensor_map.cuh).
 // No verb of a pipeline advances a state. Each stage has two barriers in shared memory (mbarriers):
 // `full`, whose phase ends when the expected bytes have arrived, and `empty`, whose phase ends when
@@ -94,7 +96,8 @@ class Pipeline {
       : data_(data), barriers_(barriers) {}
 
   /// Initialises the barriers of all stages.
-  /// Units    consumers: warps that consume each tile; producers: threads that `expect` it.
+  /// Units    consumers: warps that consume each tile; producers: arrivals for each tile, by
+  ///          `expect`, `producer_acquire` or `producer_commit`.
   /// Scope    one thread, before all else.
   /// Barriers `mbarrier_publish` and one of the block after, before anyone uses the pipeline.
   ATTILE_DEVICE void init(int consumers, int producers = 1) const {
@@ -156,7 +159,7 @@ class Pipeline {
     arch::mbarrier_wait(full(state.stage), state.parity);
     return tile(state.stage);
   }
-  /// Says that this warp has read the tile. Scope    all lanes of a consumer warp, behind
+  /// Says that this warp has read and used the tile. Scope    all lanes of a consumer warp, behind
   /// `arch::warp_barrier`, or behind the wait for the product that has read it.
   ATTILE_DEVICE void consumer_release(const State& state) const {
     if (arch::thread_index() % arch::kWarpSize == 0) arch::mbarrier_arrive(empty(state.stage));

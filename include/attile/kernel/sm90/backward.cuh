@@ -40,8 +40,8 @@
 //   Q, dO     kStages    load_tiles -> all consumers. LSE,   load_tiles -> the consumers of dV and
 //                        delta and which rows they are       of dK, which stage dV over dO and dK
 //                        come with Q (QStage)                over Q in the end
-//   words     kStages    with kWords: all lanes of load_tiles write the score modifier's words of
-//                        diagonals beside Q -> those that make P
+//   words     kStages    with kWritesWords: all lanes of load_tiles write the score modifier's
+//                        words of diagonals beside Q -> those that make P
 //   elements  kElement-  load_tiles -> those that make P: the score modifier's elements, such as a
 //             Stages     bias, of the part of a tile for which scores are made at a time
 //   dS^T      2          all -> all, a step later            consumer of dK -> consumer of dQ

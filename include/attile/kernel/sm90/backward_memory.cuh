@@ -21,7 +21,7 @@ ATTILE_DEVICE void arrive_warp(arch::Mbarrier* barrier) {
 
 /// Holds the two barriers of a slot in shared memory that some warps write and other warps read. It
 /// is a stage of a pipeline that threads fill instead of TMA.
-/// Scope    of all functions    all lanes of a warp.
+/// Scope    all lanes of a warp, for each function.
 struct SlotBarriers {
   arch::Mbarrier* full;
   arch::Mbarrier* empty;
@@ -62,7 +62,7 @@ struct BackwardMemory {
   ATTILE_DEVICE typename Traits::Statistics statistics(int stage) const {
     return {data + Traits::kStatOffset + stage * Traits::Statistics::kBytes};
   }
-  /// Returns the score modifier's words of a stage of Q; only with kWords.
+  /// Returns the score modifier's words of a stage of Q; only with kWritesWords.
   ATTILE_DEVICE typename Traits::Word* words(int stage) const {
     return reinterpret_cast<typename Traits::Word*>(data + Traits::kWordOffset +
                                                     stage * Traits::kWordBytes);

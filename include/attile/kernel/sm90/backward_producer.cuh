@@ -77,7 +77,7 @@ class PartElements {
 };
 
 /// Writes the score modifier's words of the diagonals of a tile of rows and its kv block.
-/// Scope    all lanes of a warp, with kWords.
+/// Scope    all lanes of a warp, with kWritesWords.
 template <class Traits>
 ATTILE_DEVICE void store_words(const TmaBackwardParams<Traits>& p, const WorkTile& at,
                                typename Traits::Word* words) {
@@ -94,16 +94,15 @@ ATTILE_DEVICE void store_words(const TmaBackwardParams<Traits>& p, const WorkTil
 /// Behind a sequence's last row TMA writes zeros (`ragged`), and LSE and delta are +inf and 0, as
 /// preprocessing writes whole tiles of them. P and dS are 0 there, because the tile is an edge and
 /// the extent hides them, but 0 * NaN is NaN: so no row may be a neighbour's.
-/// With kWords the warp also writes the score modifier's words of the scores beside each Q.
-/// Scope    one thread, or with kWords all lanes of a warp.
+/// With kWritesWords the warp also writes the score modifier's words of the scores beside each Q.
+/// Scope    one thread, or with kWritesWords all lanes of a warp.
 template <class Traits>
 ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
                               const BackwardMemory<Traits>& smem) {
   using Statistics = typename Traits::Statistics;
   const auto q_pipeline = smem.q();
   const WorkTile kv = kv_work_tile(p, kv_block);
-  constexpr bool kHasWords = Traits::kWritesWords;
-  const bool copies = !kHasWords || arch::thread_index() % arch::kWarpSize == 0;
+  const bool copies = !Traits::kWritesWords || arch::thread_index() % arch::kWarpSize == 0;
   if (copies) {
     const arch::TmaCoord keys = p.keys(kv, kv.kv_tile() * Traits::kBc);
     const tile::PipelineState<1> state;
@@ -141,7 +140,7 @@ ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
       smem.dout().load(state, p.do_map, rows);
       elements.load(at);
     }
-    if constexpr (kHasWords) {
+    if constexpr (Traits::kWritesWords) {
       store_words(p, at, smem.words(state.stage));
       if (copies) q_pipeline.producer_commit(state);
     }
@@ -150,9 +149,10 @@ ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
   elements.end(kv);
   if (!copies) return;
   q_pipeline.await_empty(state);
-  if constexpr (kHasWords) q_pipeline.producer_commit(state);
   arch::store(smem.statistics(state.stage).header(), Vec<int, 4>{-1, 0, 0, 0});  // the end
   static_cast<void>(q_pipeline.expect(state, 0));
+  // The end has no words, but every stage has two arrivals.
+  if constexpr (Traits::kWritesWords) q_pipeline.producer_commit(state);
 }
 
 /// Waits until dq_accum of this block's query heads is zeros, filling what nobody has claimed, and

@@ -191,7 +191,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr int kElementStages = TuningType::kElementStages;
   static_assert(kElementStages == 0 || (P::SequencesType::kUniform && kPBeforeDp),
                 "attile::sm90::BackwardTraits: tiles of a modifier's elements are for sequences of "
-                "one length, Uniform, and from 65 to 128 columns without dropout");
+                "one length, Uniform, and for a modifier whose gradient does not need the scores");
   using ElementTile =
       tile::PanelTile<kPartRows, Bc, typename ElementTypeOf<typename P::ScoreModType, T>::type>;
   using ElementPipeline = tile::Pipeline<ElementTile, max(kElementStages, 1)>;
@@ -200,7 +200,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
                 "mask that is an interval of each row, and has no gradient then");
   static_assert(!kWritesWords || (P::SequencesType::kUniform && kPBeforeDp && kElementStages == 0),
                 "attile::sm90::BackwardTraits: a modifier's words are for sequences of one length, "
-                "Uniform, from 65 to 128 columns without dropout, and not with tiles of elements");
+                "Uniform, for a modifier whose gradient does not need the scores, and not with "
+                "tiles of elements");
   using WordTile = WordTileOf<kWords, typename P::ScoreModType, tile::MathOf<T>>;
   using Word = typename WordTile::Word;
   /// The bytes of words that a stage of Q has beside the tile.
@@ -210,14 +211,17 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr bool kModifierAndDropout =
       P::DropoutType::kEnabled && !kIsIdentity<typename P::ScoreModType>;
   /// Registers of a thread of each consumer warpgroup, with kProductPerWarpgroup, in the order of
-  /// Role: dQ, dV, dK. With the producer's they are all that there are.
+  /// Role: dQ, dV, dK. With the producer's they are the 512 of four warpgroups that a
+  /// multiprocessor has.
   static constexpr int kDvRoleRegisters =
       kFastPath
           ? 192
           : (kModifierAndDropout || kModifierGradient || kWords != ModifierWords::kNone ? 200
                                                                                         : 208);
-  static constexpr int kRoleRegisters[] = {96, kDvRoleRegisters,
-                                           416 - kProducerRegisters - kDvRoleRegisters};
+  static constexpr int kDqRoleRegisters = 96;
+  static constexpr int kRoleRegisters[] = {
+      kDqRoleRegisters, kDvRoleRegisters,
+      512 - kProducerRegisters - kDqRoleRegisters - kDvRoleRegisters};
   /// Rows that register tiles count through all consumer warpgroups, 64 for each; also with
   /// kProductPerWarpgroup, where all warpgroups have the same 64 rows of K and V.
   static constexpr int kRegisterRows = kConsumers * kWarpgroupRows;
@@ -298,6 +302,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// (`dq_acquired`, `dq_added`, or with kBulkDq in order `dq_share_acquired`): of the slots of dS
   /// and P, or of the steps and of staged dQ.
   static constexpr int kBarrierPairs = kProductPerWarpgroup ? kDsTiles + kPBuffers : 4;
+  static_assert(kProductPerWarpgroup || 1 + 2 * kConsumers <= 2 * kBarrierPairs,
+                "that of the steps, and two for each consumer's staged dQ");
   /// All barriers: of pipelines, slots and semaphore warps, of the zero fill, and of the elements.
   static constexpr int kElementBarrier = 4 + 4 * kStages + 2 * (kBarrierPairs + 2) + 1;
   static constexpr int kBarriers = kElementBarrier + 2 * kElementStages;

@@ -37,7 +37,8 @@
 // Sequences are not sorted by length here: a warp that sorted 32 of them made those of 1k and mixed
 // ones slower, and one of 16k faster (bench/log/tuning-sequences.md).
 // With teams, and with kWords, the scheduler is the warp that loads Q, which reads no tile
-// (load_q_of_team). The lanes that write words allow the next tile as those that load Q do.
+// (load_q_of_team). The lanes that write words allow the next tile with one team as those that load
+// Q do, and with two as load_kv does, whose lanes they are.
 
 namespace attile::sm90 {
 
@@ -228,7 +229,9 @@ class CountedSchedule {
       const int before = kFirstByIndex ? sharing_blocks<Traits>() : 0;
       number_ = before + take_number(counter);
     } else if constexpr (Traits::kSparesProducer) {
-      number_ = number_ < 0 ? static_cast<int>(own_.number()) : number_ + sharing_blocks<Traits>();
+      const std::int64_t next =
+          number_ < 0 ? own_.number() : std::int64_t{number_} + sharing_blocks<Traits>();
+      number_ = static_cast<int>(min<std::int64_t>(next, p_.scheduler.items));
     } else {
       number_ = static_cast<int>(min<std::int64_t>(own_.number(), p_.scheduler.items));
       own_.next();

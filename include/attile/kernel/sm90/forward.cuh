@@ -26,15 +26,15 @@
 //   | warp 3, lane i:               |--E[i]->|   O            registers -> shared -> TMA (***) |
 //   |   load_elements (*)           |        |   LSE          registers -> device memory       |
 //   | warp 3: run_scheduler (**),   |        +-------------------------------------------------+
-//   |   work tiles -> all           |
-//   |   lanes of warps 0 to 2 above |
+//   |   work tiles -> the lanes     |
+//   |   named above                 |
 //   +-------------------------------+
 //     forward_producer.cuh
 //
 //   pipeline   stages      filled by        consumed by
 //   K, V       kStages     load_kv          every consumer. One whose rows do not see a tile waits
 //                                           for it and releases it (skips it). With kWords warp 3
-//                                           (load_words (**)) writes what the score modifier reads
+//                                           (load_words) writes what the score modifier reads
 //                                           for columns or diagonals beside K: K is full when both
 //                                           are there. So does it with kDropoutColumns, beside V
 //                                           (write_dropout_columns)
@@ -48,17 +48,18 @@
 //                                           written before Q[i] is full, and read until O of these
 //                                           rows is stored, when Q[i] may hold later rows: so there
 //                                           are more of them than stages of Q
-//   work tile  1           run_scheduler    load_kv of K and of V, and load_q of every consumer
+//   work tile  1           run_scheduler    load_kv of K and of V, and load_q of every consumer or
+//                                           with kWords load_words; with teams load_kv alone
 //                                           (work_tile_full, work_tile_empty)
 //
 //   (*) Only with kElementStages; else threads read the elements of their scores.
-//   (**) Only with kHasScheduler, which excludes kElementStages and kDropoutColumns. With kWords
-//   beside it warp 2 writes the words, and warp 3 also loads the Q of all consumers
-//   (load_q_of_team).
+//   (**) run_scheduler runs only with kHasScheduler, which excludes kElementStages and
+//   kDropoutColumns. With kWords beside it warp 2 writes the words, and warp 3 also loads the Q of
+//   all consumers (load_q_of_team).
 //   (***) O in fp32: registers -> device memory.
 //
-// With V in fp8 (kFp8Values) a product wants it transposed. Lane 0 of warp 0 loads V, too, into
-// stages of its own, and warp 1, and warp 3 where it has no scheduler, write its transpose into the
+// With V in fp8 (kFp8Values) a product wants it transposed. Warp 0 loads V, too, into stages of its
+// own, and warp 1, and warp 3 where it has no scheduler, write its transpose into the
 // stages of V (transpose_v); where V is transposed ahead (transpose_v.cuh), lane 0 of warp 1
 // loads it. P is e4m3, and O an fp32 sum of the products (ForwardOutput).
 //
@@ -159,7 +160,7 @@ ATTILE_DEVICE void forward_block(const TmaForwardParams<Traits>& p, int block,
       if (p.maps.has_keys) arch::prefetch_map(p.elements.map);
     }
   }
-  if constexpr (Traits::kTeams > 1) smem.of_team(1).init_barriers(false);
+  for (int team = 1; team < Traits::kTeams; ++team) smem.of_team(team).init_barriers(false);
   smem.init(is_transposed_ahead(p));
   const int warpgroup = arch::uniform(arch::thread_index() / arch::kWarpgroupSize);
   if (warpgroup == kConsumers) {

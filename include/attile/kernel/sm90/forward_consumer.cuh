@@ -128,13 +128,14 @@ class ForwardConsumer {
   ATTILE_DEVICE void kv_loop() {
     ATTILE_UNROLL_BY(1)
     for (int step = kv_tiles_.first + 1; step < kv_tiles_.last; ++step) {
+      // With block lists the number comes beside K, for which start_scores waits.
       int kv_tile = 0;
       if constexpr (!Traits::kListsBlocks) kv_tile = kv_tile_of(step);
       start_scores_and_output(step);  // line 8, of this tile, and line 10, of the tile before
       if constexpr (Traits::kListsBlocks) kv_tile = kv_tile_of(step);
       const auto thresholds = rescale_thresholds();
       const auto modifier = modifier_of(kv_tile);
-      tile::wait_product<Traits::kOverlaps>(s_frag_);  // S is made; P V may be under way
+      tile::wait_product<Traits::kOverlaps ? 1 : 0>(s_frag_);  // S is made; P V may be under way
       signal_next_turn();
       if constexpr (Traits::kWords == ModifierWords::kNone) release_k_and_q(step);
       const auto rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
@@ -256,7 +257,8 @@ class ForwardConsumer {
       const tile::ElementReader<Scores, typename Traits::ElementTile> reader(elements);
       modify_and_mask(step, kv_tile,
                       tile::ElementModifier<AnyModifier, decltype(reader)>{modifier, reader});
-      arch::warp_barrier();  // all lanes have read the elements before they are replaced
+      arch::fence_operand(s_frag_.x);  // S has taken the elements: an arrival overtakes loads
+      arch::warp_barrier();            // all lanes' S has, before they are replaced
       smem_.elements(warpgroup_).consumer_release(element_state_);
       element_state_.advance();
     } else if (!kSkipsFull<Traits> || !kv_tiles_.full(step)) {

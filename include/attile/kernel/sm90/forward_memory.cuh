@@ -52,7 +52,7 @@ struct ForwardMemory {
   }
   /// Whether a stage of these is the one behind the last V, which has no tile.
   ATTILE_DEVICE int& is_end_of_v(int stage) const {
-    return reinterpret_cast<int*>(data + Traits::kLastVOffset)[stage];
+    return reinterpret_cast<int*>(data + Traits::kEndOfVOffset)[stage];
   }
   /// The number of the tile of K that arrives in a state of the pipeline; only with kListsBlocks.
   /// Those of twice as many tiles are kept as there are stages, so that a consumer may read it

@@ -175,8 +175,8 @@ struct TmaForwardParams : ForwardParams<Traits> {
     return check_maps(maps.make(boxed));
   }
 
-  /// Returns what depends on the scales of Q, K and V: the rows (ConsumerRows), or without scales
-  /// this parameter.
+  /// Returns the object that has scale, scale_log2 and rescale_threshold of these rows: the rows
+  /// themselves (ConsumerRows) where Q, K and V have scales, else this parameter.
   template <class Rows>
   ATTILE_DEVICE const auto& scales_of([[maybe_unused]] const Rows& rows) const {
     if constexpr (Base::kHasScales) {
@@ -242,8 +242,8 @@ struct TmaForwardParams : ForwardParams<Traits> {
       return Base::kv_tile(at, step);
     }
   }
-  /// Returns at.kv_tiles, but none of them full where the last key cuts any block that is listed as
-  /// full, or where that is none: then `seen_tile` has to know each kv tile.
+  /// Returns at.kv_tiles; where the last key cuts a block that is listed as full, or such an entry
+  /// names no block, without full tiles: then `seen_tile` reads each tile's number.
   /// Scope    all lanes of a warp, with a mask of block lists.
   ATTILE_DEVICE TileRange uncut_keys(const WorkTile& at) const {
     using M = typename Traits::MaskType;

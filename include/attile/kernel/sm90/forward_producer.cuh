@@ -77,11 +77,12 @@ ATTILE_DEVICE void send_end_of_v(const ForwardMemory<Traits>& smem,
 }
 
 /// Loads K or V of all tiles from the first to the last that any row of each of the block's work
-/// tiles sees; with K in turn V in fp8, or with teams V. `pipeline`, `map`: those of K or of V;
-/// `kOfKeys`: whether of K. With kHasScheduler it allows the next work tile.
-/// Behind a sequence's last key TMA writes zeros (`ragged`). The mask replaces such a score by
-/// -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there.
-/// Scope    Traits::kKvLanes lanes of a warp, or of K kKeyLanes, from the first one on.
+/// tiles sees. The call for K also loads V behind each K where V is in fp8 and not transposed
+/// ahead, or where the block has two teams: then there is no call for V. `pipeline`, `map`: those
+/// of K or of V; `kOfKeys`: whether of K. With kHasScheduler it allows the next work tile. Behind a
+/// sequence's last key TMA writes zeros (`ragged`). The mask replaces such a score by -inf,
+/// whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there. Scope
+/// Traits::kKvLanes lanes of a warp, or of K kKeyLanes, from the first one on.
 template <bool kOfKeys, class Traits, class Pipeline>
 ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
@@ -211,7 +212,7 @@ ATTILE_DEVICE void send_rows(const TmaForwardParams<Traits>& p, const ForwardMem
   // those of the last kQStages tiles, none of which is overwritten (ForwardTraits::kRowBuffers).
   pipeline.await_empty(state);
   smem.rows(warpgroup, number) = rows;  // before Q is full, else the consumer could read old rows
-  pipeline.producer_acquire(state, p.warpgroup_rows() * p.packed_heads());
+  pipeline.producer_acquire(state, p.warpgroup_rows() * p.packed_heads());  // waits no more
   pipeline.load(state, p.maps.q, box);
 }
 
@@ -251,9 +252,9 @@ ATTILE_DEVICE void load_q_of_team(const TmaForwardParams<Traits>& p, int block,
   typename Traits::QPipeline::State state;
   int number = 0;
   const auto load = [&](const WorkTile& at) {
-    constexpr int kStages = Traits::kQStages;
+    constexpr int kQStages = Traits::kQStages;
     if constexpr (Traits::kKeepsNumbers) number = smem.schedule_numbers().tiles++;
-    if constexpr (Traits::kSparesProducer) state = {number % kStages, number / kStages & 1};
+    if constexpr (Traits::kSparesProducer) state = {number % kQStages, number / kQStages & 1};
     ATTILE_UNROLL_BY(1)
     for (int warpgroup = 0; warpgroup < Traits::kConsumers; ++warpgroup) {
       if (at.sequence < 0) {

@@ -60,12 +60,13 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
 
   static_assert(
       TuningType::kTeams == 1 ||
-          (TuningType::kTeams == 2 && Br <= 128 && !TuningType::kPacksHeads &&
+          (TuningType::kTeams == 2 && Br == 128 && !TuningType::kPacksHeads &&
            TuningType::kElementStages == 0 && !TuningType::kOrders && !P::DropoutType::kEnabled &&
            !E::kFp8Queries && !kIsPaged<typename P::SequencesType>),
-      "attile::sm90::ForwardTraits: two teams are for up to 128 rows of one head each, inputs of "
-      "16 bits and keys that do not lie in pages; without dropout, and without tiles of a score "
-      "modifier's elements");
+      "attile::sm90::ForwardTraits: two teams are for 128 rows of one head each, inputs of 16 "
+      "bits, "
+      "keys that do not lie in pages, and consumers that take no turns; without dropout, and "
+      "without tiles of a score modifier's elements");
   static_assert(!TuningType::kPacksHeads || P::SequencesType::kUniform,
                 "attile::sm90::ForwardTraits: query heads share a tile only where all sequences "
                 "have the same lengths, Uniform");
@@ -212,13 +213,13 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
               arch::kMaxSharedBytes
           ? 2
           : 1;
-  /// Whether it may also lie by columns, so that its keys are only put into order.
+  /// Whether V in fp8 may also lie by columns, so that its keys are only put into order.
   static constexpr bool kTakesColumns = kFp8Values && P::SequencesType::kUniform;
-  /// Whether it may also be transposed ahead, from how many rows on (Tuning).
+  /// Whether V in fp8 may also be transposed ahead, and from how many rows on (Tuning).
   static constexpr int kTransposedFromRows = TuningType::kTransposedFromRows;
   static constexpr bool kTransposesAhead =
       kTransposedFromRows > 0 && kTakesColumns && !kHasScheduler;
-  /// The warps that transpose it: that of the scheduler, too, where there is none.
+  /// The warps that transpose V: two, one of which is the scheduler where there is one.
   static constexpr int kTransposers = kHasScheduler ? 1 : 2;
   /// The pieces of V that each of them loads at once, by the registers that it has.
   static constexpr int kTransposedPieces = kProducerRegisters >= 40 ? 4 : 2;
@@ -226,6 +227,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kReorderedPieces =
       kOutputCols > 128 || P::DropoutType::kEnabled ? 1 : kTransposedPieces;
   using LoadedVPipeline = tile::Pipeline<LoadedVTile, max(kLoadedVStages, 1)>;
+  static_assert(LoadedVPipeline::kTileBytes == VPipeline::kTileBytes,
+                "a copy of V by columns brings as many bytes as one by rows");
   /// S, sums of P V, and O, in registers: each warpgroup holds its 64 rows of the block's Br.
   using ScoreRegisters = tile::MmaTile<Br, Bc, kConsumers * 4>;
   static_assert(kOutputCols % (16 * kOutputParts) == 0,
@@ -239,7 +242,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// the next ones may be loaded.
   static constexpr int kRowBuffers = 4;
   static constexpr std::size_t kRowsBytes = kRowBuffers * (E::kFp8Queries ? 64 : 48);
-  /// The alignment of K, V, the elements and O: the bytes of eight rows of a panel.
+  /// The alignment of K, V, the elements, O and Q: the bytes of eight rows of a panel.
   static constexpr std::size_t kTileAlignment = 1024;
   /// Where V, the elements and O begin in shared memory; K begins at 0. Units: bytes, as for all
   /// offsets.
@@ -257,9 +260,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// The most bytes of dynamic shared memory that a team can have.
   static constexpr std::size_t kMostTeamBytes =
       arch::kMaxSharedBytes / kTeams / kTileAlignment * kTileAlignment;
-  /// Bytes that K, V, the elements, the rows and the pipelines' barriers, with two stages of Q,
-  /// leave for O and Q. The scheduler's work tile and its two barriers are not counted; that all
-  /// fits is what the assertion about kSharedBytes says.
+  /// Bytes that all else leaves for O and Q, with barriers for two stages of Q. What comes behind
+  /// the pipelines' barriers is not counted; that all fits is what the assertion about kSharedBytes
+  /// says.
   static constexpr std::size_t kRest =
       kMostTeamBytes - kOOffset - kConsumers * kRowsBytes - kStages * (kWordBytes + kDropoutBytes) -
       sizeof(arch::Mbarrier) * 2 *
@@ -285,6 +288,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Where Q, the slots of ConsumerRows, the words and the barriers begin in shared memory.
   static constexpr std::size_t kQOffset =
       kOOffset + (kStagesOutput ? kConsumers * OTile::kBytes : 0);
+  static_assert(kQOffset % kTileAlignment == 0);
   static constexpr std::size_t kRowsOffset = kQOffset + kConsumers * QPipeline::kBytes;
   static constexpr std::size_t kWordOffset = kRowsOffset + kConsumers * kRowsBytes;
   static constexpr std::size_t kDropoutOffset = kWordOffset + kStages * kWordBytes;
@@ -309,13 +313,13 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Where the ends of V (ForwardMemory::is_end_of_v), the scheduler's work tile, the numbers of
   /// listed tiles and those of the scheduler begin, and the bytes of dynamic shared memory of a
   /// block.
-  static constexpr std::size_t kLastVOffset =
+  static constexpr std::size_t kEndOfVOffset =
       kBarrierOffset + sizeof(arch::Mbarrier) * (kPipelineBarriers + kScheduleBarriers);
   static constexpr std::size_t kWorkTileOffset =
-      round_up<std::size_t>(kLastVOffset + sizeof(int) * kLoadedVStages, 16);
+      round_up<std::size_t>(kEndOfVOffset + sizeof(int) * kLoadedVStages, 16);
   static constexpr std::size_t kKvTileOffset = kHasScheduler
                                                    ? kWorkTileOffset + sizeof(WorkTile)
-                                                   : kLastVOffset + sizeof(int) * kLoadedVStages;
+                                                   : kEndOfVOffset + sizeof(int) * kLoadedVStages;
   static constexpr std::size_t kNumbersOffset =
       kKvTileOffset + (kListsBlocks ? sizeof(int) * 2 * kStages : 0);
   static constexpr std::size_t kTeamBytes =

@@ -103,7 +103,7 @@ struct GradientConsumer : ScoreConsumer<Traits> {
       probabilities_and_factor(stage.edge, p_dropped_by_rows, s_by_rows, p, coord, lse, frag.keep,
                                frag.shown, elements);
     }
-    this->release_elements(part);
+    this->release_elements(part, p_dropped);
     return left_of(p_dropped);
   }
   /// Returns dropout(P)^T as an operand, of P^T as make_p has it.

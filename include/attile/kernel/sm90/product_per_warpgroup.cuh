@@ -131,7 +131,7 @@ ATTILE_DEVICE void for_each_four(float* p, F&& f) {
 
 /// Presents S by its rows as one warpgroup hands it to another: threads with the same number in
 /// their warpgroups have the same scores, and read each when they need it, as there are no
-/// registers for all. What is written, P, is dropped.
+/// registers for all, nor for four at once (for_each_four). What is written, P, is dropped.
 template <class Registers>
 struct HandedScores {
   using Rows = tile::TransposedRegisters<Registers>;
@@ -219,7 +219,7 @@ ATTILE_DEVICE void make_p_part(
     probabilities_and_factor(stage.edge, s_by_rows, factor_by_rows, consumer.p, coord,
                              smem.statistics(stage.state.stage).lse() + kRow, keep_bits, shown,
                              elements);
-    consumer.release_elements(parts + kPart);
+    consumer.release_elements(parts + kPart, s);
     if constexpr (!Traits::kGradientOfScores) hand(factor);
   }
   if constexpr (Traits::kFastPath) tile::zero_dropped(s_by_rows, keep_bits);

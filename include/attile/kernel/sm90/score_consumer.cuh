@@ -166,11 +166,12 @@ struct ScoreConsumer {
       });
     }
   }
-  /// Releases the elements of a part. They have been used: an arrival at the barrier overtakes
-  /// loads for whose results nothing has waited, and their rows would be replaced before they are
-  /// read.
-  ATTILE_DEVICE void release_elements(int part) const {
+  /// Releases the elements of a part, when `made` has been made of them: an arrival at the barrier
+  /// overtakes loads for whose results nothing has waited, and their rows would be replaced before
+  /// they are read.
+  ATTILE_DEVICE void release_elements(int part, Scores& made) const {
     if constexpr (Traits::kElementStages > 0) {
+      arch::fence_operand(made.x);
       arch::warp_barrier();  // by all lanes
       smem.elements().consumer_release(element_state(part));
     }

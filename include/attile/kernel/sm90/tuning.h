@@ -107,11 +107,11 @@ using Tuning =
 /// Holds what changes a backward pass's speed, and its result only by the order of sums.
 ///   sm90::BackwardTuning<sm90::BackwardTuningValues{.stages = 3}>
 struct BackwardTuningValues {
-  /// Stages of the pipelines of Q and of dO: a warpgroup waits for the next tiles before it frees
-  /// these.
+  /// Stages of the pipelines of Q and of dO, at least 2: a warpgroup waits for the next tiles
+  /// before it frees these.
   int stages = 2;
   /// Tiles of P in shared memory, above 128 columns: the warpgroup that makes P hands them to the
-  /// one that makes dS; 0: the part of a tile for which scores are made at a time.
+  /// one that makes dS; 0: one part of a tile (kPartRows rows).
   int p_steps = 1;
   /// Stages of the pipeline of the score modifier's elements, as in TuningValues; each has those of
   /// such a part.
