@@ -15,6 +15,7 @@
 #include <attile/kernel/sm90/score_consumer.cuh>
 #include <attile/tile/dropout.cuh>
 #include <attile/tile/scores.cuh>
+#include <attile/tile/signed_dropout.cuh>
 #include <attile/tile/warpgroup.cuh>
 
 namespace attile::sm90 {
