@@ -8,9 +8,9 @@
 #include <attile/core/config.h>
 #include <attile/core/vec.h>
 #include <attile/core/work_tile.h>
-#include <attile/kernel/backward/backward_step.cuh>
 #include <attile/kernel/backward/dq_accum.cuh>
 #include <attile/kernel/backward/dq_mode.h>
+#include <attile/kernel/backward/step_in_halves.cuh>
 #include <attile/kernel/sm90/backward_memory.cuh>
 #include <attile/kernel/sm90/score_consumer.cuh>
 #include <attile/tile/dropout.cuh>
