@@ -109,7 +109,7 @@ std::size_t forward_bytes(const typename Traits::Args& args) {
   if (Traits::kSumsInOutput) return 16;
   const int v = head_dims(args, Traits::kD, Traits::kDv).v;
   const RowShape shape = args.sequences.q_shape(args.batch, args.q_len);
-  const std::size_t rows = static_cast<std::size_t>(shape.batches) * args.q_heads * shape.rows;
+  const std::size_t rows = static_cast<std::size_t>(shape.all_rows()) * args.q_heads;
   return max<std::size_t>(sizeof(float) * rows * round_up(v, 4), 16);
 }
 

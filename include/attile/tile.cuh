@@ -24,4 +24,5 @@
 #include <attile/tile/row_sinks.cuh>
 #include <attile/tile/scores.cuh>
 #include <attile/tile/shared_tile.cuh>
+#include <attile/tile/signed_dropout.cuh>
 #include <attile/tile/tile_coord.cuh>

@@ -15,12 +15,14 @@
 #include <type_traits>
 #include <vector>
 
+#include "support/captured.h"
 #include "support/catch.h"
 #include "support/device.h"
 #include "support/random.h"
 
 namespace kernel_api {
 
+using attile_test::Captured;
 using attile_test::Device;
 using attile_test::Random;
 
@@ -69,44 +71,6 @@ struct Problem {
     a.dq = out(dq), a.dk = out(dk), a.dv = out(dv);
     a.batch = batch, a.q_heads = a.kv_heads = heads, a.q_len = a.kv_len = len;
     return a;
-  }
-};
-
-/// What a call put on a stream, seen by capturing it: any allocation or synchronisation by the call
-/// would break the capture, and everything asynchronous shows as a node.
-struct Captured {
-  cudaError_t error;
-  std::size_t kernels = 0, others = 0;
-  cudaGraph_t graph = nullptr;
-
-  template <class Call>
-  explicit Captured(Call&& call) {
-    cudaStream_t stream;
-    REQUIRE_CUDA(cudaStreamCreate(&stream));
-    REQUIRE_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-    error = call(stream);
-    REQUIRE_CUDA(cudaStreamEndCapture(stream, &graph));
-    REQUIRE_CUDA(cudaStreamDestroy(stream));
-    std::size_t count = 0;
-    REQUIRE_CUDA(cudaGraphGetNodes(graph, nullptr, &count));
-    std::vector<cudaGraphNode_t> nodes(count);
-    if (count > 0) REQUIRE_CUDA(cudaGraphGetNodes(graph, nodes.data(), &count));
-    for (const auto node : nodes) {
-      cudaGraphNodeType type;
-      REQUIRE_CUDA(cudaGraphNodeGetType(node, &type));
-      ++(type == cudaGraphNodeTypeKernel ? kernels : others);
-    }
-  }
-  Captured(const Captured&) = delete;
-  Captured& operator=(const Captured&) = delete;
-  ~Captured() { static_cast<void>(cudaGraphDestroy(graph)); }
-
-  void replay(int times) const {
-    cudaGraphExec_t executable;
-    REQUIRE_CUDA(cudaGraphInstantiate(&executable, graph, 0));
-    for (int i = 0; i < times; ++i) REQUIRE_CUDA(cudaGraphLaunch(executable, nullptr));
-    REQUIRE_CUDA(cudaDeviceSynchronize());
-    REQUIRE_CUDA(cudaGraphExecDestroy(executable));
   }
 };
 

@@ -5,9 +5,12 @@
 
 #include <cuda_runtime_api.h>
 
+#include <optional>
+
 #include "support/append.h"
 #include "support/append_fp8.h"
 #include "support/append_on_device.h"
+#include "support/captured.h"
 #include "support/catch.h"
 #include "support/device.h"
 #include "support/generation.h"
@@ -56,24 +59,16 @@ TEST_CASE("append refuses bad arguments before a launch") {
 
 /// One graph of both calls: lengths, offsets and rows are what device memory has at each replay.
 TEST_CASE("a replayed graph appends and attends anew") {
-  cudaStream_t stream;
-  cudaGraph_t graph;
-  cudaGraphExec_t executable = nullptr;
-  REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
+  std::optional<Captured> captured;
   check_generation([&](const auto& append, const auto& attend) {
-    if (executable == nullptr) {
-      REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
-      REQUIRE(attile::append(append, stream) == cudaSuccess);
-      REQUIRE(attile::decode<Generation::kD>(attend, stream) == cudaSuccess);
-      REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
-      REQUIRE(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
+    if (!captured) {
+      captured.emplace([&](cudaStream_t stream) {
+        const cudaError_t error = attile::append(append, stream);
+        return error == cudaSuccess ? attile::decode<Generation::kD>(attend, stream) : error;
+      });
     }
-    REQUIRE(cudaGraphLaunch(executable, stream) == cudaSuccess);
-    REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+    captured->replay();
   });
-  CHECK(cudaGraphExecDestroy(executable) == cudaSuccess);
-  CHECK(cudaGraphDestroy(graph) == cudaSuccess);
-  CHECK(cudaStreamDestroy(stream) == cudaSuccess);
 }
 
 }  // namespace kernel_append

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "support/captured.h"
 #include "support/catch.h"
 #include "support/device.h"
 #include "support/paged_problem.h"
@@ -49,15 +50,8 @@ TEST_CASE("cache.a captured graph replays with other lengths and pages") {
   const Problem p;
   const Problem::Args args = p.args();
   p.set({128, 1, 90}, 1);
-  cudaStream_t stream;
-  cudaGraph_t graph;
-  cudaGraphExec_t executable;
-  REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
-  REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
-  const cudaError_t error = attile::forward<Problem::kDim>(args, stream);
-  REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
-  REQUIRE(error == cudaSuccess);
-  REQUIRE(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
+  const attile_test::Captured captured(
+      [&](cudaStream_t stream) { return attile::forward<Problem::kDim>(args, stream); });
   const std::vector<std::vector<int>> replayed{{7, 128, 0}, {0, 0, 0}, {128, 128, 128}, {5, 6, 7}};
   std::uint64_t seed = 2;
   std::vector<float> last;
@@ -66,14 +60,11 @@ TEST_CASE("cache.a captured graph replays with other lengths and pages") {
     static_cast<void>(p.take_output());
     REQUIRE(attile::forward<Problem::kDim>(args) == cudaSuccess);
     const std::vector<float> want = p.take_output();
-    REQUIRE(cudaGraphLaunch(executable, nullptr) == cudaSuccess);
+    captured.replay();
     CHECK(p.take_output() == want);
     CHECK(want != last);
     last = want;
   }
-  static_cast<void>(cudaGraphExecDestroy(executable));
-  static_cast<void>(cudaGraphDestroy(graph));
-  static_cast<void>(cudaStreamDestroy(stream));
 }
 
 }  // namespace kernel_cache

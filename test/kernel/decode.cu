@@ -15,6 +15,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "support/captured.h"
 #include "support/catch.h"
 #include "support/decode_bits.h"
 #include "support/device.h"
@@ -178,27 +179,22 @@ struct GenerationCall {
 
 TEST_CASE("decode.a captured graph replays with other lengths") {
   constexpr int kCalls = 3;  // of a graph, each behind the one before
-  const std::vector<int> captured{100, 1, 0, 700, 16, 17};
+  const std::vector<int> lengths_captured{100, 1, 0, 700, 16, 17};
   const std::vector<std::vector<int>> replayed{
       {4000, 3999, 1, 4000, 2000, 513},  // longer
       {1, 2, 3, 0, 5, 6},                // shorter
       {300, 4000, 700, 0, 0, 0},         // padding rows, whose tables are garbage
       {0, 0, 0, 0, 0, 0},
-      captured};
+      lengths_captured};
   const Generation generation;
   for (const Splits splits : {Splits::none(), Splits::fill(), Splits::fixed(kFixedKeys)}) {
     const GenerationCall call(generation, splits);
-    generation.set(captured, 10);
-    cudaStream_t stream;
-    cudaGraph_t graph;
-    cudaGraphExec_t executable;
-    REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
-    REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
-    cudaError_t error = call.reset(stream);
-    for (int i = 0; i < kCalls && error == cudaSuccess; ++i) error = call(stream);
-    REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
-    REQUIRE(error == cudaSuccess);
-    REQUIRE(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
+    generation.set(lengths_captured, 10);
+    const Captured captured([&](cudaStream_t stream) {
+      cudaError_t error = call.reset(stream);
+      for (int i = 0; i < kCalls && error == cudaSuccess; ++i) error = call(stream);
+      return error;
+    });
     int seed = 10;
     for (const std::vector<int>& lengths : replayed) {
       ++seed;
@@ -207,7 +203,7 @@ TEST_CASE("decode.a captured graph replays with other lengths") {
       REQUIRE(call(nullptr) == cudaSuccess);
       const auto want = generation.results();
       generation.clear_outputs();
-      REQUIRE(cudaGraphLaunch(executable, nullptr) == cudaSuccess);
+      captured.replay();
       CHECK(generation.results() == want);
       const auto lse = generation.lse.download();
       for (int b = 0; b < Generation::kBatch; ++b) {
@@ -217,9 +213,6 @@ TEST_CASE("decode.a captured graph replays with other lengths") {
         }
       }
     }
-    static_cast<void>(cudaGraphExecDestroy(executable));
-    static_cast<void>(cudaGraphDestroy(graph));
-    static_cast<void>(cudaStreamDestroy(stream));
   }
 }
 

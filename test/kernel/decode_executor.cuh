@@ -21,6 +21,12 @@ struct DecodeTiles {
                                              typename Args::Policies, Dim::Dv, Tuning>;
 };
 
+// Key groups of warps, with two stages.
+using TwoGroupsOfTwo = attile::sm80::DecodeTuning<attile::sm80::DecodeTuningValues{
+    .warps = 4, .key_groups = 2, .stages = 2}>;
+using OneGroupOfTwo = attile::sm80::DecodeTuning<attile::sm80::DecodeTuningValues{
+    .warps = 2, .key_groups = 1, .stages = 2}>;
+
 /// The default tiles for devices on which a block can have that many KB.
 template <int kSharedKb>
 struct DefaultDecodeTiles {

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "support/captured.h"
 #include "support/catch.h"
 #include "support/device.h"
 #include "support/merge.h"
@@ -43,26 +44,15 @@ TEST_CASE("merge refuses before a launch; a replayed graph merges anew") {
   CHECK(attile::merge(args) == cudaErrorInvalidValue);
   args.part_tensors = 2;
 
-  cudaStream_t stream;
-  cudaGraph_t graph;
-  cudaGraphExec_t executable;
-  REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
-  REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
-  REQUIRE(attile::merge(args, stream) == cudaSuccess);
-  REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
-  REQUIRE(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
+  const Captured captured([&](cudaStream_t stream) { return attile::merge(args, stream); });
   const auto replay = [&] {
-    REQUIRE(cudaGraphLaunch(executable, stream) == cudaSuccess);
-    REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+    captured.replay();
     return o.download();
   };
   CHECK(replay() == std::vector<float>(kDim, 2.0f));
   const float none = -attile::kInf;
   REQUIRE(cudaMemcpy(lse_b.get(), &none, sizeof none, cudaMemcpyHostToDevice) == cudaSuccess);
   CHECK(replay() == std::vector<float>(kDim, 1.0f));
-  CHECK(cudaGraphExecDestroy(executable) == cudaSuccess);
-  CHECK(cudaGraphDestroy(graph) == cudaSuccess);
-  CHECK(cudaStreamDestroy(stream) == cudaSuccess);
 }
 
 }  // namespace kernel_merge

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <vector>
 
+#include "support/captured.h"
 #include "support/catch.h"
 #include "support/device.h"
 #include "support/packed_bits.h"
@@ -304,23 +305,16 @@ TEST_CASE("packed.the ordered backward pass repeats a thousand times") {
 }
 
 TEST_CASE("packed.a captured graph replays with other lengths") {
-  const std::vector<int> captured{1500, 0, 7, 400, 0, 0, 300, 1, 792};
+  const std::vector<int> lengths_captured{1500, 0, 7, 400, 0, 0, 300, 1, 792};
   const std::vector<std::vector<int>> replayed{{0, 0, 1000, 1, 1, 1, 1, 996, 1000},
                                                {3, 1500, 0, 0, 0, 0, 0, 0, 0},
                                                {0, 0, 0, 0, 0, 0, 0, 0, 0},
-                                               captured};
+                                               lengths_captured};
   const Training training;
   const Device<unsigned char> workspace(training.bytes);
-  training.set(captured, 0);
-  cudaStream_t stream;
-  cudaGraph_t graph;
-  cudaGraphExec_t executable;
-  REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
-  REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
-  const cudaError_t error = training.run(workspace.get(), stream);
-  REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
-  REQUIRE(error == cudaSuccess);
-  REQUIRE(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
+  training.set(lengths_captured, 0);
+  const attile_test::Captured captured(
+      [&](cudaStream_t stream) { return training.run(workspace.get(), stream); });
   int seed = 1;
   for (const std::vector<int>& lengths : replayed) {
     seed += 10;
@@ -328,12 +322,9 @@ TEST_CASE("packed.a captured graph replays with other lengths") {
     REQUIRE(training.run(workspace.get(), nullptr) == cudaSuccess);
     const auto want = training.results();
     training.set(lengths, seed);
-    REQUIRE(cudaGraphLaunch(executable, nullptr) == cudaSuccess);
+    captured.replay();
     CHECK(training.results() == want);
   }
-  static_cast<void>(cudaGraphExecDestroy(executable));
-  static_cast<void>(cudaGraphDestroy(graph));
-  static_cast<void>(cudaStreamDestroy(stream));
 }
 
 }  // namespace kernel_packed

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "support/captured.h"
 #include "support/catch.h"
 #include "support/device.h"
 #include "support/prepared.h"
@@ -49,19 +50,12 @@ TEST_CASE("a replayed graph prepares anew") {
   std::size_t bytes = 0;
   REQUIRE(attile::prepare(nullptr, bytes, source) == cudaSuccess);
   const Device<unsigned char> table(bytes);
-  cudaStream_t stream;
-  cudaGraph_t graph;
-  cudaGraphExec_t executable;
-  REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
-  REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
-  REQUIRE(attile::prepare(table.get(), bytes, source, stream) == cudaSuccess);
-  REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
-  REQUIRE(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
+  const Captured captured(
+      [&](cudaStream_t stream) { return attile::prepare(table.get(), bytes, source, stream); });
   const auto replayed_is = [&](const DocumentRows& rows) {
     REQUIRE(cudaMemcpy(ids.get(), rows.q_ids.data(), ids.bytes(), cudaMemcpyHostToDevice) ==
             cudaSuccess);
-    REQUIRE(cudaGraphLaunch(executable, stream) == cudaSuccess);
-    REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+    captured.replay();
     attile::SortedIds on_host = rows.source;
     on_host.kv_ids = rows.q_ids.data();
     const Table expected = host_table(on_host);
@@ -69,9 +63,6 @@ TEST_CASE("a replayed graph prepares anew") {
   };
   CHECK(replayed_is(before));
   CHECK(replayed_is(after));
-  CHECK(cudaGraphExecDestroy(executable) == cudaSuccess);
-  CHECK(cudaGraphDestroy(graph) == cudaSuccess);
-  CHECK(cudaStreamDestroy(stream) == cudaSuccess);
 }
 
 /// Both passes over the documents of dense tensors, (batch, row, head, dim) or (batch, head, row,
@@ -250,14 +241,10 @@ TEST_CASE("a replayed graph finds other documents") {
     REQUIRE(attile::prepare(table.get(), bytes, source, stream) == cudaSuccess);
     documents.run(sequences, kMost, workspace, stream);
   };
-  cudaStream_t stream;
-  cudaGraph_t graph;
-  cudaGraphExec_t executable;
-  REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
-  REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
-  run(stream);
-  REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
-  REQUIRE(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
+  const Captured captured([&](cudaStream_t stream) {
+    run(stream);
+    return cudaSuccess;
+  });
   for (const int length : {300, 900, 129}) {
     const std::vector<int> now = some_ids(length);
     REQUIRE(cudaMemcpy(ids.get(), now.data(), ids.bytes(), cudaMemcpyHostToDevice) == cudaSuccess);
@@ -265,7 +252,7 @@ TEST_CASE("a replayed graph finds other documents") {
     run(nullptr);
     const auto wanted = documents.results();
     documents.poison();
-    REQUIRE(cudaGraphLaunch(executable, nullptr) == cudaSuccess);
+    captured.replay();
     const auto found = documents.results();
     CHECK(found == wanted);
     const int in_batch = attile::ceil_div(kRows, length);
@@ -280,9 +267,6 @@ TEST_CASE("a replayed graph finds other documents") {
     }
     CHECK(wrong == 0);
   }
-  CHECK(cudaGraphExecDestroy(executable) == cudaSuccess);
-  CHECK(cudaGraphDestroy(graph) == cudaSuccess);
-  CHECK(cudaStreamDestroy(stream) == cudaSuccess);
 }
 
 /// Runs both passes with a mask, on a batch of 2 and 4 heads.

@@ -9,10 +9,7 @@ using attile::sm80::DecodeTuning;
 using attile::sm80::DecodeTuningValues;
 using attile::sm80::Products;
 
-// Key groups of warps, with two stages.
-using TwoGroupsOfTwo = DecodeTuning<DecodeTuningValues{.warps = 4, .key_groups = 2, .stages = 2}>;
 using FourGroupsOfOne = DecodeTuning<DecodeTuningValues{.warps = 4, .stages = 2}>;
-using OneGroupOfTwo = DecodeTuning<DecodeTuningValues{.warps = 2, .key_groups = 1, .stages = 2}>;
 
 template <int Br, int Bc, class Tuning, SplitKind kSplits, class Dim = Dims<64>>
 using Own = DecodeExecutor<Dim, DecodeTiles<Br, Bc, Tuning>, kSplits>;

@@ -23,9 +23,6 @@ using namespace attile_test;
 using attile::sm80::DecodeTuning;
 using attile::sm80::DecodeTuningValues;
 
-// Key groups of warps, with two stages.
-using TwoGroupsOfTwo = DecodeTuning<DecodeTuningValues{.warps = 4, .key_groups = 2, .stages = 2}>;
-using OneGroupOfTwo = DecodeTuning<DecodeTuningValues{.warps = 2, .key_groups = 1, .stages = 2}>;
 using OneGroupOfFour = DecodeTuning<DecodeTuningValues{.warps = 4, .key_groups = 1, .stages = 2}>;
 
 template <int Br, int Bc, class Tuning, SplitKind kSplits, class Dim = Dims<64>>

@@ -119,8 +119,8 @@ namespace detail {
 
 /// Returns the arguments with the sizes that they leave open, and without strides that are not
 /// read. Without queries q_heads is 0.
-template <class Args>
-constexpr Args resolved(Args args) {
+template <class E, class S, class R>
+constexpr AppendArgs<E, S, R> resolved(AppendArgs<E, S, R> args) {
   if (args.q.data == nullptr) args.q_heads = 0;
   if (args.head_dim_v == 0) args.head_dim_v = args.head_dim;
   const RowShape q_shape = args.sequences.q_shape(args.batch, args.q_len);

@@ -86,9 +86,9 @@ struct Arguments {
   InBackward<Tensor<const typename E::O>> dout{};  ///< gradient of O, the shape of O
   InBackward<const float*> dlse{};         ///< gradient of LSE, the shape of LSE; null: zero
   InBackward<Tensor<typename E::Q>> dq{};  ///< the shape of Q, written
-  InBackward<Tensor<typename E::K>>
-      dk{};  ///< the shape of K, written: summed over a kv head's q heads
-  InBackward<Tensor<typename E::V>> dv{};  ///< the shape of V, written, likewise
+  /// The shapes of K and V, written: sums over the query heads of a kv head.
+  InBackward<Tensor<typename E::K>> dk{};
+  InBackward<Tensor<typename E::V>> dv{};
 
   int batch = kUnset;  ///< 0: an empty problem
   int q_heads = kUnset;

@@ -187,9 +187,9 @@ struct BlockSparse {
   const int* full_q_indices = nullptr;
 
   const char* fault() const { return policy_fault(inner); }
-  /// Returns why the mask does not suit scores of a shape. `transposed`: whether the lists of rows
-  /// are read, too.
-  const char* fault(const ScoreShape& shape, bool transposed) const {
+  /// Returns why the mask does not suit scores of a shape. A backward pass reads the lists of rows,
+  /// too.
+  const char* fault(const ScoreShape& shape, bool is_backward) const {
     if (batches != 1 && batches != shape.batch) return "BlockSparse: batches must be 1 or batch";
     if (heads != 1 && heads != shape.heads) return "BlockSparse: heads must be 1 or q_heads";
     if (q_blocks < ceil_div(shape.extent.q_len, QBlock)) {
@@ -198,23 +198,23 @@ struct BlockSparse {
     if (kv_blocks < ceil_div(shape.extent.kv_len, KvBlock)) {
       return "BlockSparse: kv_blocks are fewer than kv_len takes";
     }
-    if (q_blocks > kMostRows / QBlock || kv_blocks > kMostRows / KvBlock) {
+    if (q_blocks > kMaxLength / QBlock || kv_blocks > kMaxLength / KvBlock) {
       return "BlockSparse: q_blocks and kv_blocks must not hold more than 2^30 rows or columns";
     }
     if (kv_num_blocks == nullptr || kv_indices == nullptr) {
       return "BlockSparse: kv_num_blocks and kv_indices must not be null";
     }
-    if (transposed && (q_num_blocks == nullptr || q_indices == nullptr)) {
+    if (is_backward && (q_num_blocks == nullptr || q_indices == nullptr)) {
       return "BlockSparse: a backward pass needs q_num_blocks and q_indices";
     }
     if ((full_kv_num_blocks == nullptr) != (full_kv_indices == nullptr) ||
         (full_q_num_blocks == nullptr) != (full_q_indices == nullptr)) {
       return "BlockSparse: full_*_num_blocks and full_*_indices are both given or both null";
     }
-    if (transposed && (full_kv_indices == nullptr) != (full_q_indices == nullptr)) {
+    if (is_backward && (full_kv_indices == nullptr) != (full_q_indices == nullptr)) {
       return "BlockSparse: a backward pass needs full_q_* where full_kv_* are given, and not else";
     }
-    return shape_fault(inner, shape, transposed);
+    return shape_fault(inner, shape, is_backward);
   }
 
   ATTILE_HOST_DEVICE BlockList listed_columns(int batch, int head, int q_block) const {
@@ -233,8 +233,6 @@ struct BlockSparse {
   }
 
  private:
-  static constexpr int kMostRows = 1 << 30;
-
   ATTILE_HOST_DEVICE BlockList list(int batch, int head, int line, int lines, int blocks,
                                     const int* count, const int* entries, const int* full_count,
                                     const int* full_entries) const {

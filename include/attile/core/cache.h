@@ -86,7 +86,7 @@ ATTILE_HOST_DEVICE RowOrigin cached_origin(const int* cache_batch_idx, int cache
   return {cache, leftpad_k == nullptr ? 0 : clipped(leftpad_k[sequence], kMaxLength)};
 }
 
-/// Returns the positions of a sequence's keys as device memory has them, clipped to nothing; null
+/// Returns the positions of a sequence's keys as device memory has them, not clipped; null
 /// arrays: all `bound` rows.
 ATTILE_HOST_DEVICE Interval unclipped_positions(const int* seqused_k, const int* leftpad_k,
                                                 int sequence, int bound) {

@@ -53,8 +53,8 @@ ATTILE_HOST_DEVICE float fitting_scale(float largest, float quotient) {
 ///
 /// It is an aggregate for designated initialisers; pointers are device pointers (host pointers for
 /// the CPU executor). T: the element type; E: Elements of the forward pass that follows; S: its
-/// sequences. A tensor whose type E has not in fp8 is not given, and neither has one to be that
-/// is not to be quantised.
+/// sequences. A tensor that E does not have in fp8 is left null, and one that is not to be
+/// quantised may be null.
 template <Element T, class E, class S = Uniform>
 struct QuantizeArgs {
   using Elements = E;
@@ -130,9 +130,9 @@ ATTILE_HOST_DEVICE float finite_magnitude(float x) {
 
 namespace detail {
 
-/// Returns the arguments with head_dim_v, and without heads of tensors that are not given.
-template <class Args>
-constexpr Args resolved_quantize(Args a) {
+/// Returns the arguments with head_dim_v, and without strides that are not read.
+template <class T, class E, class S>
+constexpr QuantizeArgs<T, E, S> resolved(QuantizeArgs<T, E, S> a) {
   if (a.head_dim_v == 0) a.head_dim_v = a.head_dim;
   const RowShape queries = a.sequences.q_shape(a.batch, a.q_len);
   const RowShape keys = a.sequences.kv_shape(a.batch, a.kv_len);
@@ -194,7 +194,7 @@ Check check_arguments(const QuantizeArgs<T, E, S>& args) {
   if (a.head_dim < 0) return refuse("head_dim is negative");
   if (a.head_dim_v < 0) return refuse("head_dim_v is negative");
   if (const Check sequences = detail::check_sequences(a); !sequences) return sequences;
-  a = detail::resolved_quantize(a);
+  a = detail::resolved(a);
   if (a.batch == 0) return {};
   const RowShape queries = a.sequences.q_shape(a.batch, a.q_len);
   const RowShape keys = a.sequences.kv_shape(a.batch, a.kv_len);

@@ -240,6 +240,8 @@ struct Sections {
   int batch_heads = 0;      ///< in each section
   bool alternates = false;  ///< every second section runs in reverse order
 
+  /// Returns sections for blocks to which waves of items are distributed. batch_head_bytes: of the
+  /// K and V that a batch head reads.
   static constexpr Sections of(std::int64_t batch_head_bytes, int q_tiles, int batch_heads,
                                int blocks) {
     // The items of so many batch heads fill pairs of waves: even if distributed forwards, then

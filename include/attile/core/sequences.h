@@ -6,6 +6,7 @@
 #include <attile/core/tensor.h>
 
 #include <concepts>
+#include <cstdint>
 #include <type_traits>
 
 namespace attile {
@@ -21,6 +22,9 @@ struct RowOrigin {
 /// Holds the allocated size of a tensor: the size of its batch axis, and the rows of each batch.
 struct RowShape {
   int batches, rows;
+
+  /// Returns the rows of all batches.
+  constexpr std::int64_t all_rows() const { return std::int64_t{batches} * rows; }
 };
 
 /// Says whether a policy's keys lie in pages: see Sequences.

@@ -20,8 +20,8 @@ namespace attile {
 template <Axis kAxis, int kTile, Sequences S>
 class TileSlots {
  public:
-  /// Says which sequence an item belongs to. Each slot has as many items as the other, for instance
-  /// one for each head, and those of a sequence follow each other.
+  /// Says which sequence an item belongs to. Each slot has as many items as the others, for
+  /// instance one for each head, and those of a sequence follow each other.
   struct Share {
     int sequence = 0;
     int slots = 0;             ///< of the sequence
@@ -85,7 +85,7 @@ class TileSlots {
   constexpr std::int64_t rows() const {
     const RowShape shape = kAxis == Axis::kRows ? sequences_.q_shape(batch_, bound_)
                                                 : sequences_.kv_shape(batch_, bound_);
-    return std::int64_t{shape.batches} * shape.rows;
+    return shape.all_rows();
   }
 
   const S& sequences_;

@@ -17,7 +17,7 @@ namespace attile::host {
 template <class T, class E, class S>
 [[nodiscard]] Check quantize(const QuantizeArgs<T, E, S>& args) {
   if (const Check ok = check_arguments(args); !ok) return ok;
-  const auto a = attile::detail::resolved_quantize(args);
+  const auto a = attile::detail::resolved(args);
   const auto each = [&](QuantizeRole role, int sequence, int heads, const auto& f) {
     for (int head = 0; head < heads; ++head) {
       const int kv_head = head / (heads / a.kv_heads);

@@ -212,9 +212,9 @@ class RowCursor<PagedMatrix<T, S>, kStep, Pages> {
   unsigned col_;
 };
 
-template <class T, int kApart, class Places>
-class RowCursor<AlignedMatrix<T>, kApart, Places> : public RowCursor<Matrix<T>, kApart, Places> {
-  using RowCursor<Matrix<T>, kApart, Places>::RowCursor;
+template <class T, int kStep, class Pages>
+class RowCursor<AlignedMatrix<T>, kStep, Pages> : public RowCursor<Matrix<T>, kStep, Pages> {
+  using RowCursor<Matrix<T>, kStep, Pages>::RowCursor;
 };
 
 /// Goes down a matrix with `vectors`, whose columns are neighbours.

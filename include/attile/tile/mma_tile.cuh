@@ -47,7 +47,7 @@ struct MmaTile {
   static constexpr int kColRun = kLaneCols == 2 ? 2 : 1;
   static constexpr int kWarpRows = Rows / (kWarps / kWarpsN);
   static constexpr int kWarpCols = Cols / kWarpsN;
-  static constexpr int kRowLanes = 4;
+  static constexpr int kLanesOfRow = 4;
   static constexpr int kRegRows = kWarpRows / 8;
   static constexpr int kRegCols = kWarpCols / 4;
 
@@ -67,8 +67,8 @@ struct MmaTile {
     const int thread = arch::thread_index();
     return warp_col_of(thread) + thread % 4 * kLaneCols + col_offset(c);
   }
-  /// Returns this thread's number among the kRowLanes lanes that share its rows. Warps with later
-  /// columns of the same rows have numbers from kRowLanes on.
+  /// Returns this thread's number among the kLanesOfRow lanes that share its rows. Warps with later
+  /// columns of the same rows have numbers from kLanesOfRow on.
   ATTILE_DEVICE static int lane_of_row() { return col(0) / kLaneCols; }
   /// Return row(r) - row(0) and col(c) - col(0), which are the same for every thread.
   ATTILE_DEVICE static constexpr int row_offset(int r) { return r * 8; }

@@ -11,12 +11,14 @@
 #include <attile/core/tile_modifier.h>
 #include <attile/core/vec.h>
 #include <attile/tile/modify.cuh>
+#include <attile/tile/tile_coord.cuh>
 
 #include <type_traits>
 #include <utility>
 
 // Score modifiers that read a word for each column, or for each diagonal col - row, of a tile of
-// scores: a warp writes the words to shared memory beside the tile of K or Q.
+// scores: a warp writes the words to shared memory beside the tile of K or Q, or each thread holds
+// those of its columns.
 
 namespace attile::tile {
 
@@ -78,6 +80,45 @@ class ColumnWords {
   }
 
   Array<Word, kWordsPerLane> words_;
+};
+
+/// Holds the words of a thread's columns in registers, for tiles of scores that have the same
+/// columns.
+///   columns.read(mod, coord, scale);           // once: coord of any of these tiles
+///   columns.apply(s_frag, mod, coord, scale);  // of each tile
+template <class Registers, class Word, class Math>
+struct HeldColumns {
+  Word words[Registers::kRegCols];
+
+  /// Begins to read the words. A column past the last one gets that one's.
+  template <class S>
+  ATTILE_DEVICE void read(const S& mod, const TileCoord& at, float scale) {
+    const auto tile = column_tile(mod, at, scale);
+    const int first = min(at.col0 + Registers::col(0), at.extent.kv_len - 1);
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; ++c) {
+      words[c] = tile.col(min(Registers::col_offset(c), at.extent.kv_len - 1 - first));
+    }
+  }
+  /// Sets S' = score_mod(scale * S) for all scores of a tile.
+  template <class S>
+  ATTILE_DEVICE void apply(Registers& s, const S& mod, const TileCoord& at, float scale) const {
+    const auto tile = column_tile(mod, at, scale);
+    const int last_row = max(at.extent.q_len - 1 - at.row0 - Registers::row(0), 0);
+    replace_scores(s, 0, Registers::kRegRows, [&](float x, int r, int c) {
+      return tile(x, tile.row(min(Registers::row_offset(r), last_row)), words[c]).value;
+    });
+  }
+
+ private:
+  /// Returns the modifier's column tile for this thread's scores.
+  template <class S>
+  ATTILE_DEVICE static auto column_tile(const S& mod, const TileCoord& at, float scale) {
+    const ScoreIndex first = at.nearest_inside(at.at(Registers::row(0), Registers::col(0)));
+    const ScoreBlock block{first, at.extent, Registers::row_offset(Registers::kRegRows - 1) + 1,
+                           Registers::col_offset(Registers::kRegCols - 1) + 1, scale};
+    return mod.column_tile(block, Math());
+  }
 };
 
 /// Points to the words of the diagonals of a thread's scores, in shared memory.

@@ -221,8 +221,7 @@ class PreloadedModifier {
 /// Reads the elements of a thread's scores out of a tile of 16-bit elements in shared memory, each
 /// warp those of its rows of the tile.
 /// Shapes   Registers: an MmaTile whose warps have whole rows; Tile: a PanelTile of the rows of
-/// some
-///          neighbouring warps.
+///          some neighbouring warps.
 template <class Registers, class Tile>
 class ElementReader {
   static_assert(Registers::kWarpCols == Registers::kCols,

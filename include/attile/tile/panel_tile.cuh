@@ -135,19 +135,43 @@ class WordReader {
   LaneOffsets<Tile> low_, high_;
 };
 
+namespace detail {
+
+/// Copies a tile whose rows cannot be moved 16 bytes at a time, as `load_async` does; it is written
+/// when the call returns. `thread`: this thread's number among the kThreads.
+template <int kThreads, int Rows, int Cols, class T, RowSource M>
+ATTILE_DEVICE void copy_elements(const PanelTile<Rows, Cols, T>& shared, const M& source, int row0,
+                                 unsigned thread) {
+  constexpr unsigned kRun = sizeof(T) == 1 ? 2 : 1;  // neighbours that a thread copies
+  ATTILE_UNROLL_BY(1)
+  for (unsigned i = thread * kRun; i < Rows * Cols; i += kThreads * kRun) {
+    const int r = i / Cols;
+    const int c = i % Cols;
+    Vec<T, kRun> run;
+    ATTILE_UNROLL
+    for (unsigned e = 0; e < kRun; ++e) {
+      const int col = c + static_cast<int>(e);
+      const bool there = source.has_row(row0 + r) && col < source.cols;
+      run[e] = there ? *source.at(row0 + r, col) : from_float<T>(0.0f);
+    }
+    arch::store(&shared.at(r, c), run);
+  }
+}
+
+}  // namespace detail
+
 /// Begins to load a tile; the copies belong to the thread's open commit group.
 ///   tile::load_async<kThreads>(k_smem, k, kv_tile * kBc);
 ///   arch::async_copy_commit();
 ///   arch::async_copy_wait<0>();
 ///   arch::barrier();  // the copies of all threads have arrived before anyone reads the tile
 ///   shared(r, c) = source(row0 + r, c); 0 where the source has no such row or column.
-/// Shapes   source.cols <= Cols.
+/// Shapes   source.cols <= Cols. page_rows: the PageRows of the tile, which PageRowsOf names.
 /// Scope    kThreads threads, whole warps; `number` is that of each among them: by default those
 ///          of the block.
 /// Barriers one before, when others still read the tile; before others read the new one, the wait
 ///          for the group (`arch::async_copy_wait`) and a barrier. Rows that cannot be moved 16
 ///          bytes at a time are written before the call returns.
-/// Shapes   page_rows: the PageRows of the tile, which PageRowsOf names.
 template <int kThreads, arch::Eviction kEviction = arch::Eviction::kOldest, int Rows, int Cols,
           class T, RowSource M, class Pages>
 ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& source, int row0,
@@ -193,20 +217,7 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& s
       }
     }
   } else {
-    constexpr unsigned kRun = sizeof(T) == 1 ? 2 : 1;  // neighbours that a thread copies
-    ATTILE_UNROLL_BY(1)
-    for (unsigned i = thread * kRun; i < Rows * Cols; i += kThreads * kRun) {
-      const int r = i / Cols;
-      const int c = i % Cols;
-      Vec<T, kRun> run;
-      ATTILE_UNROLL
-      for (unsigned e = 0; e < kRun; ++e) {
-        const int col = c + static_cast<int>(e);
-        const bool there = source.has_row(row0 + r) && col < source.cols;
-        run[e] = there ? *source.at(row0 + r, col) : from_float<T>(0.0f);
-      }
-      arch::store(&shared.at(r, c), run);
-    }
+    detail::copy_elements<kThreads>(shared, source, row0, thread);
   }
 }
 

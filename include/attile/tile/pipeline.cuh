@@ -36,7 +36,7 @@
 
 namespace attile::tile {
 
-/// Where a thread is in a pipeline: a stage, and the parity of the phase of its barriers.
+/// Says where a thread is in a pipeline: a stage, and the parity of the phase of its barriers.
 template <int kStages>
 struct PipelineState {
   int stage = 0;
@@ -52,13 +52,13 @@ struct PipelineState {
     stage = 0;
     parity ^= 1;
   }
-  /// The state of the stage behind this one.
+  /// Returns the state of the stage behind this one.
   [[nodiscard]] ATTILE_DEVICE PipelineState next() const {
     PipelineState state = *this;
     state.advance();
     return state;
   }
-  /// The state of the stage before this one.
+  /// Returns the state of the stage before this one.
   [[nodiscard]] ATTILE_DEVICE PipelineState previous() const {
     if (stage > 0) return {stage - 1, parity};
     return {kStages - 1, parity ^ 1};
@@ -78,7 +78,7 @@ ATTILE_DEVICE void clear_rows_from(const Tile& tile, int first, int thread = 0, 
   arch::fence_async_proxy();  // the products read by the async proxy what this thread has written
 }
 
-/// kStages tiles in shared memory, each of which is empty, on its way, or full.
+/// Holds kStages tiles in shared memory, each of which is empty, on its way, or full.
 /// Shapes   Tile: a PanelTile; `data`: kBytes, aligned to 1024 bytes; `barriers`: 2 * kStages.
 template <class Tile, int kStages>
 class Pipeline {
@@ -116,8 +116,8 @@ class Pipeline {
     await_empty(state);
     static_cast<void>(expect(state, rows * kRowBytes));
   }
-  /// The two halves of `producer_acquire`, for a producer that writes or loads something else for
-  /// the same stage. What it writes before `expect` is there for the consumers that wait.
+  /// Do the two halves of `producer_acquire`, for a producer that writes or loads something else
+  /// for the same stage. What it writes before `expect` is there for the consumers that wait.
   ATTILE_DEVICE void await_empty(const State& state) const {
     arch::mbarrier_wait(empty(state.stage), state.parity ^ 1);  // consumers have read the last tile
   }
@@ -172,7 +172,7 @@ class Pipeline {
     consumer_release(state);
   }
 
-  /// The tile of a stage, for a consumer that has waited for it.
+  /// Returns the tile of a stage, for a consumer that has waited for it.
   ATTILE_DEVICE Tile tile(int stage) const { return {data_ + stage * Tile::kBytes}; }
 
  private:

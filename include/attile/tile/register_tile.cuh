@@ -44,7 +44,7 @@ struct RegisterTile {
   static constexpr int kColRun = ColRun;
   static constexpr int kRowStep = RowLanes * RowRun;
   static constexpr int kColStep = kColLanes * ColRun;
-  static constexpr int kRowLanes = kColLanes;
+  static constexpr int kLanesOfRow = kColLanes;
   static constexpr int kRegRows = ceil_div(Rows, kRowStep) * RowRun;
   static constexpr int kRegCols = ceil_div(Cols, kColStep) * ColRun;
   static constexpr bool kExactRows = Rows % kRowStep == 0;
@@ -57,7 +57,7 @@ struct RegisterTile {
   ATTILE_DEVICE static int row(int r) { return row_lane() * RowRun + row_offset(r); }
   /// Returns the column of the tile to which x[.][c] belongs.
   ATTILE_DEVICE static int col(int c) { return col_lane() * ColRun + col_offset(c); }
-  /// Returns this thread's number among the kRowLanes lanes that share its rows.
+  /// Returns this thread's number among the kLanesOfRow lanes that share its rows.
   ATTILE_DEVICE static int lane_of_row() { return col_lane(); }
   /// Return row(r) - row(0) and col(c) - col(0), which are the same for every thread.
   ATTILE_DEVICE static constexpr int row_offset(int r) {

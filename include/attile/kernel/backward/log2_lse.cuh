@@ -37,7 +37,7 @@ struct Log2Lse {
   }
 };
 
-/// Returns what `probability` of backward_step.cuh returns, of LSE in log2 units.
+/// Returns what `probability` of step_in_halves.cuh returns, of LSE in log2 units.
 /// Units    scale_log2: of a Log2Lse. lse: what its `of` returns.
 template <class Keep>
 ATTILE_DEVICE float log2_probability(float s, float scale_log2, float lse, const Keep&,

@@ -125,14 +125,14 @@ ATTILE_DEVICE void store_fp32_output(const ForwardParams<Traits>& p, const Coord
   }
 }
 
-/// Stores LSE of the rows that this thread holds, where it is wanted. The kRowLanes lanes that
+/// Stores LSE of the rows that this thread holds, where it is wanted. The kLanesOfRow lanes that
 /// share rows hold the same ones, and each writes a different share of them.
 /// [FlashAttention-2, Alg. 1, lines 13 and 15]
 template <class Registers, class Traits, class Coord>
 ATTILE_DEVICE void store_lse(const ForwardParams<Traits>& p, const Coord& coord,
                              const tile::OnlineSoftmax<Registers::kRegRows>& softmax,
                              float scale_log2) {
-  constexpr int kLanes = Registers::kRowLanes;
+  constexpr int kLanes = Registers::kLanesOfRow;
   const int lane = Registers::lane_of_row();
   if constexpr (kIsEarlierKeys<typename Traits::SinkType>) {
     arch::warp_barrier();  // LSE may replace that of earlier keys, which the lanes of a row read

@@ -30,7 +30,7 @@ struct QuantizeParams {
   int sequence_tiles;  ///< of all heads of a sequence
 
   /// Takes arguments that passed `check_arguments`.
-  explicit QuantizeParams(const Args& given) : args(detail::resolved_quantize(given)) {
+  explicit QuantizeParams(const Args& given) : args(detail::resolved(given)) {
     const auto set = [&](int role, const auto& from, const auto& to, int count, int len, int dim) {
       heads[role] = from.data == nullptr ? 0 : count;
       chunks[role] = ceil_div(len, kQuantizeRows);

@@ -67,7 +67,8 @@ struct QueryStage {
 };
 
 /// Calls f(score, LSE / 2 of its row) for the scores that this thread holds of S^T, with 0 for
-/// an LSE that is not finite. Units    both raw, as K Q^T is before `scale`.
+/// an LSE that is not finite. (sm90 does not add the half again: its step subtracts the other one,
+/// see begin_at_half.) Units    both raw, as K Q^T is before `scale`.
 template <class Scores, class F>
 ATTILE_DEVICE void for_each_with_half_lse(Scores& s, const float* lse, float half_inverse_scale,
                                           F&& f) {

@@ -77,7 +77,7 @@
 // made in step i - 1, it would wait for the slowest one. Where registers make a tile of rows go in
 // parts (kParts), S, P, dP, dS, dV and dK are made for one part after another. What both designs do
 // to S and dP is in score_consumer.cuh, and the pointwise work, such as exponentials, in
-// kernel/backward/backward_step.cuh.
+// kernel/backward/step_in_halves.cuh, or where P and dS are made at once in backward_step.cuh.
 //
 // A block computes one kv block (kv_block_of, kernel/backward/backward_schedule.cuh):
 //   - as a rule block n of the grid the n-th one,

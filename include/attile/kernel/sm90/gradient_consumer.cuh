@@ -8,13 +8,14 @@
 #include <attile/core/config.h>
 #include <attile/core/vec.h>
 #include <attile/core/work_tile.h>
-#include <attile/kernel/backward/backward_step.cuh>
 #include <attile/kernel/backward/dq_accum.cuh>
 #include <attile/kernel/backward/dq_mode.h>
+#include <attile/kernel/backward/step_in_halves.cuh>
 #include <attile/kernel/sm90/backward_memory.cuh>
 #include <attile/kernel/sm90/score_consumer.cuh>
 #include <attile/tile/dropout.cuh>
 #include <attile/tile/scores.cuh>
+#include <attile/tile/signed_dropout.cuh>
 #include <attile/tile/warpgroup.cuh>
 
 namespace attile::sm90 {

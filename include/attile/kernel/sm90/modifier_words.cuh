@@ -33,7 +33,7 @@ struct WordTileOf<ModifierWords::kDiagonals, S, Math> {
                 "attile: what a diagonal tile reads for a diagonal is a word of 4 bytes");
 };
 
-/// Is the number of words of a tile of scores.
+/// Returns the number of words of a tile of scores.
 template <ModifierWords kWords>
 constexpr std::size_t word_count(std::size_t rows, std::size_t cols) {
   switch (kWords) {

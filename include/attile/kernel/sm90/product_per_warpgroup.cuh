@@ -11,9 +11,9 @@
 #include <attile/core/vec.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/backward/backward_kernel.cuh>
-#include <attile/kernel/backward/backward_step.cuh>
 #include <attile/kernel/backward/dq_accum.cuh>
 #include <attile/kernel/backward/dq_order.cuh>
+#include <attile/kernel/backward/step_in_halves.cuh>
 #include <attile/kernel/sm90/backward_memory.cuh>
 #include <attile/kernel/sm90/backward_params.cuh>
 #include <attile/kernel/sm90/backward_traits.cuh>

@@ -7,22 +7,23 @@
 #include <attile/arch/warpgroup.cuh>
 #include <attile/arch/wgmma.cuh>
 #include <attile/core/config.h>
-#include <attile/core/index.h>
-#include <attile/core/math.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/backward/backward_kernel.cuh>
 #include <attile/kernel/backward/backward_step.cuh>
 #include <attile/kernel/backward/dq_accum.cuh>
+#include <attile/kernel/backward/step_in_halves.cuh>
 #include <attile/kernel/sm90/backward_memory.cuh>
 #include <attile/kernel/sm90/backward_params.cuh>
 #include <attile/kernel/sm90/backward_traits.cuh>
 #include <attile/kernel/sm90/named_barrier.cuh>
 #include <attile/tile/dropout.cuh>
 #include <attile/tile/mma_tile.cuh>
+#include <attile/tile/modifier_math.h>
 #include <attile/tile/modifier_words.cuh>
 #include <attile/tile/modify.cuh>
 #include <attile/tile/pipeline.cuh>
 #include <attile/tile/scores.cuh>
+#include <attile/tile/signed_dropout.cuh>
 #include <attile/tile/two_sums.cuh>
 #include <attile/tile/warpgroup.cuh>
 
@@ -55,9 +56,7 @@ struct ScoreConsumer {
   using Stage = QStage<Traits>;
   using RowStatistics = RowValues<Rows>;
   /// The score modifier's words of a thread's columns, with kReadsColumns.
-  struct Columns {
-    typename Traits::Word words[Rows::kRegCols];
-  };
+  using Columns = tile::HeldColumns<Rows, typename Traits::Word, tile::MathOf<T>>;
 
   const TmaBackwardParams<Traits>& p;
   const BackwardMemory<Traits>& smem;
@@ -132,25 +131,11 @@ struct ScoreConsumer {
       return tile::NoElements();
     }
   }
-  /// Returns the modifier's column tile for this thread's scores of a part.
-  ATTILE_DEVICE auto column_tile(const tile::TileCoord& at) const {
-    const ScoreIndex first = at.nearest_inside(at.at(Rows::row(0), Rows::col(0)));
-    const ScoreBlock block{first, at.extent, Rows::row_offset(Rows::kRegRows - 1) + 1,
-                           Rows::col_offset(Rows::kRegCols - 1) + 1, p.scale};
-    return p.policies.score_mod.column_tile(block, tile::MathOf<T>());
-  }
-  /// Begins to read the words of this thread's columns, with kReadsColumns; a column past the last
-  /// one gets its word.
+  /// Begins to read the words of this thread's columns, with kReadsColumns.
   ATTILE_DEVICE Columns read_columns(const Stage& stage) const {
     Columns columns{};
     if constexpr (Traits::kReadsColumns) {
-      const tile::TileCoord at = coord(stage, 0);
-      const auto of_thread = column_tile(at);
-      const int first = min(at.col0 + Rows::col(0), at.extent.kv_len - 1);
-      ATTILE_UNROLL
-      for (int c = 0; c < Rows::kRegCols; ++c) {
-        columns.words[c] = of_thread.col(min(Rows::col_offset(c), at.extent.kv_len - 1 - first));
-      }
+      columns.read(p.policies.score_mod, coord(stage, 0), p.scale);
     }
     return columns;
   }
@@ -158,12 +143,7 @@ struct ScoreConsumer {
   ATTILE_DEVICE void apply_columns(Rows& s, const Columns& columns, const Stage& stage,
                                    int row) const {
     if constexpr (Traits::kReadsColumns) {
-      const tile::TileCoord at = coord(stage, row);
-      const auto of_thread = column_tile(at);
-      const int last = max(at.extent.q_len - 1 - at.row0 - Rows::row(0), 0);
-      tile::replace_scores(s, 0, Rows::kRegRows, [&](float x, int r, int c) {
-        return of_thread(x, of_thread.row(min(Rows::row_offset(r), last)), columns.words[c]).value;
-      });
+      columns.apply(s, p.policies.score_mod, coord(stage, row), p.scale);
     }
   }
   /// Releases the elements of a part, when `made` has been made of them: an arrival at the barrier
