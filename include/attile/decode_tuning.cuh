@@ -14,7 +14,7 @@ namespace detail {
 
 /// Holds the tiles of the sm80 decode kernel, and its tuning (sm80::DecodeTuningValues).
 struct Sm80DecodeTiles {
-  int bc, warps, key_groups, stages, blocks, q_stages = 2;
+  int bc, warps, key_groups, stages, blocks_per_sm, q_stages = 2;
   bool pairs = false;
 
   constexpr int br() const { return 16 * warps / key_groups; }
@@ -88,7 +88,7 @@ struct Sm80Decode {
       sm80::DecodeTuning<sm80::DecodeTuningValues{.warps = kTiles.warps,
                                                   .key_groups = kTiles.key_groups,
                                                   .stages = kTiles.stages,
-                                                  .blocks_per_sm = kTiles.blocks,
+                                                  .blocks_per_sm = kTiles.blocks_per_sm,
                                                   .q_stages = kTiles.q_stages,
                                                   .pairs = kPairs}>>;
   static_assert(type::kSharedBytes <= kSharedKb * 1024,

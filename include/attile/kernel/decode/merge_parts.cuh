@@ -14,7 +14,7 @@
 #include <attile/core/math.h>
 #include <attile/core/vec.h>
 #include <attile/kernel/decode/decode_params.cuh>
-#include <attile/kernel/decode/split_schedule.cuh>
+#include <attile/kernel/decode/split_part.cuh>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/operand_in_unit.cuh>
 

@@ -11,46 +11,12 @@
 #include <attile/core/splits.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/decode/decode_params.cuh>
+#include <attile/kernel/decode/split_part.cuh>
 
 #include <climits>
 #include <cstdint>
 
 namespace attile {
-
-/// Is what a block computes at a time: some of the kv tiles that a row tile sees. A row tile has
-/// one part, or several, each of which leaves its state in a slot of scratch memory.
-struct SplitPart {
-  /// The sequence, the kv tiles of this part, the kv head, and the first of the packed query heads.
-  /// row0 is the first row of any of them: not each packed row from there on is one of the tile's.
-  WorkTile at;
-  int packed_row0 = 0;                     ///< the row tile's first packed row (DecodeParams)
-  int rows = 0;                            ///< the packed rows that there are, up to Br
-  bool is_last_of_row_tile_in_run = true;  ///< whether the run has no further part of the row tile
-
-  // For SplitSchedule::complete:
-  int first_unit = 0;  ///< the row tile's first unit, numbered in its strand
-  int units = 1;       ///< of the row tile
-  int from = 0;        ///< the part's first unit, counted from first_unit on
-  int run = 0;         ///< the run that the part belongs to
-  // Of a row tile that is split:
-  int parts = 1;
-  /// With kFixed, how many parts the first one has before it among those that it is merged with, so
-  /// that this does not depend on what the call's other rows see.
-  int parts_before = 0;
-  int runs = 1;       ///< that have parts of the row tile, each of another block
-  int first_run = 0;  ///< of these; its ticket counts them
-  int slot = 0;       ///< of this part
-  /// The slots of the row tile's parts: that of the first one, and of the others from the second
-  /// one's on, slot_step apart.
-  int first_part_slot = 0, second_part_slot = 0, slot_step = 0;
-};
-
-/// Returns whether x holds for any thread of the block. Named barrier 15 is its own.
-/// What one thread has acquired before counts for all. Scope    all threads of the block.
-template <class Traits>
-ATTILE_DEVICE bool any_thread(bool x) {
-  return arch::barrier_any(15, Traits::kThreads, x);
-}
 
 /// Gives a block its parts, one after another.
 ///   split   with kFixed, so many keys counted from key 0 on, which are always computed by
@@ -112,28 +78,17 @@ class SplitSchedule {
     early_ = window.work;
   }
 
-  /// Says whether the parts of a warm-up pass can be those of the call, if `are_confirmed`: all
-  /// warps say the same. Of packed queries, lengths and offsets may be of different times.
-  ATTILE_DEVICE bool are_kept() const {
-    return !Problem<Traits>::kPackedQueries && p_.reads_early != 0 &&
-           (kAlike || p_.batch <= static_cast<int>(arch::kWarpSize));
-  }
-  /// Goes on with these parts, behind `await_dependencies`.
-  ATTILE_DEVICE void keep() { warms_up_ = false; }
-  /// Returns whether the lengths are those that the warm-up pass has read. The kernel before may
-  /// have written them at any time, and several times: each warp compares the numbers that made its
-  /// parts with those that `await_dependencies` makes visible, and all hear of a difference.
+  /// Makes the parts of a warm-up pass those of the call and returns true, if there was a pass and
+  /// lengths are still those that it has read; else `begin` has to be called again.
   /// Scope    all threads of the block, behind `await_dependencies`.
-  ATTILE_DEVICE bool are_confirmed() const {
-    if constexpr (kAlike) return true;
-    WorkTile at{.sequence = static_cast<int>(arch::thread_index() % arch::kWarpSize)};
-    bool differs = false;
-    if (at.sequence < p_.batch) {
-      p_.read_lengths(at);
-      differs = at.extent != early_.extent || p_.q_origin(at) != early_.q_origin ||
-                p_.kv_origin(at) != early_.kv_origin;
-    }
-    return !any_thread<Traits>(differs);
+  ATTILE_DEVICE bool keep_parts() {
+    // All warps have to say the same. Of packed queries, lengths and offsets may be of different
+    // times.
+    const bool may_keep = warms_up_ && !Problem<Traits>::kPackedQueries && p_.reads_early != 0 &&
+                          (kAlike || p_.batch <= static_cast<int>(arch::kWarpSize));
+    if (!may_keep || !are_lengths_unchanged()) return false;
+    warms_up_ = false;
+    return true;
   }
 
   /// Sets what the block loads next of a part; returns false after the last one.
@@ -286,6 +241,22 @@ class SplitSchedule {
                                to == part.units ? INT_MAX : kv_tile(to));
   }
 
+  /// Returns whether lengths are those that the warm-up pass has read. The kernel before may have
+  /// written them at any time, and several times: each warp compares the numbers that made its
+  /// parts with those that `await_dependencies` makes visible, and all hear of a difference.
+  /// Scope    all threads of the block.
+  ATTILE_DEVICE bool are_lengths_unchanged() const {
+    if constexpr (kAlike) return true;
+    WorkTile at{.sequence = static_cast<int>(arch::thread_index() % arch::kWarpSize)};
+    bool differs = false;
+    if (at.sequence < p_.batch) {
+      p_.read_lengths(at);
+      differs = at.extent != early_.extent || p_.q_origin(at) != early_.q_origin ||
+                p_.kv_origin(at) != early_.kv_origin;
+    }
+    return !any_thread<Traits>(differs);
+  }
+
   /// Returns the sequences from `first` on, whose first unit has the number `before`.
   ATTILE_DEVICE Window read_window(int first, int before) const {
     Window window{.first = first};
@@ -318,7 +289,7 @@ class SplitSchedule {
     } else {
       ATTILE_UNROLL_BY(1)
       while (unit >= begin_ + work_.units && sequence_ < p_.batch) {
-        // A second read may see other lengths than the first: so are_confirmed finds a difference.
+        // A second read may see other lengths than the first: so keep_parts finds a difference.
         if (warms_up_) early_.extent.q_len = -1;
         take(unit, read_window(sequence_ + 1, begin_ + work_.units));
       }

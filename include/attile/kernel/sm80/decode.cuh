@@ -11,7 +11,7 @@
 #include <attile/core/math.h>
 #include <attile/kernel/decode/decode_params.cuh>
 #include <attile/kernel/decode/merge_parts.cuh>
-#include <attile/kernel/decode/split_schedule.cuh>
+#include <attile/kernel/decode/split_part.cuh>
 #include <attile/kernel/forward/forward_kernel.cuh>
 #include <attile/kernel/sm80/decode_loads.cuh>
 #include <attile/kernel/sm80/decode_traits.cuh>
@@ -88,7 +88,7 @@
 //     stage is filled again, and a part is written before a ticket says so
 //   15 (any_thread), in SplitSchedule, with more sequences than a warp has lanes: the warps' sums
 //     are written before they are read; and one of the block: they are read before what follows
-//   15, in SplitSchedule::are_confirmed: all threads hear whether one has found another length
+//   15, in SplitSchedule::keep_parts: all threads hear whether one has found another length
 //   15, in PartOutput: what the thread that took the last ticket has acquired, all have
 //   of the block, in PartOutput::end, with earlier keys: their LSE is read before LSE is written;
 //     it has been used before that of the next part replaces it
@@ -256,7 +256,6 @@ ATTILE_DEVICE void forward_block(const DecodeParams<Traits>& p, int block, unsig
   // change lengths.
   TileLoads<Traits> loads(p, shared);
   bool warms_up = Traits::kWarmsUp && arch::may_begin_early();
-  bool is_kept = false;
   ATTILE_UNROLL_BY(1)
   for (;;) {
     if (!warms_up) {
@@ -266,18 +265,13 @@ ATTILE_DEVICE void forward_block(const DecodeParams<Traits>& p, int block, unsig
       arch::await_dependencies();
       arch::launch_dependents();
     }
-    if (is_kept && loads.are_parts_confirmed()) {
-      loads.keep_parts();
-    } else {
-      loads.begin(block, warms_up);
-    }
+    if (warms_up || !loads.keep_parts()) loads.begin(block, warms_up);
     for (SplitPart part; loads.begin_part(part);) {
       compute_part<Traits>(p, part, loads, shared, warms_up);
       if (warms_up) break;
     }
     if (!warms_up) return;
     warms_up = false;
-    is_kept = loads.are_parts_kept();
   }
 }
 

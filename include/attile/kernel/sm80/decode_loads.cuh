@@ -13,6 +13,7 @@
 #include <attile/core/splits.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/decode/decode_params.cuh>
+#include <attile/kernel/decode/split_part.cuh>
 #include <attile/kernel/decode/split_schedule.cuh>
 #include <attile/kernel/sm80/decode_traits.cuh>
 #include <attile/tile/mma_operands.cuh>
@@ -63,17 +64,15 @@ class TileLoads {
     schedule_.begin(block, shared_, warms_up);
     enter_part();
   }
-  /// Says whether the part of a warm-up pass can be computed (SplitSchedule::are_kept).
-  ATTILE_DEVICE bool are_parts_kept() const { return schedule_.are_kept(); }
-  /// Goes to that part, if `are_parts_confirmed` has said that lengths are still the same; else the
-  /// block has to begin again.
-  ATTILE_DEVICE void keep_parts() {
+  /// Goes to the first part of the warm-up pass, and returns true, if it is the call's
+  /// (SplitSchedule::keep_parts); else `begin` has to be called again.
+  ATTILE_DEVICE bool keep_parts() {
+    if (!schedule_.keep_parts()) return false;
     loaded_ = 0;
     is_looked_up_ = warms_up_ = is_begun_ = false;
-    schedule_.keep();
     if (has_part_) tile_ = part_.at.kv_tiles.first;
+    return true;
   }
-  ATTILE_DEVICE bool are_parts_confirmed() const { return schedule_.are_confirmed(); }
 
   /// Sets the block's next part; returns false after the last one. From then on load_ahead may load
   /// Q of the part after it, into the stage of the part before it.

@@ -6,7 +6,6 @@
 #include <attile/core/fp8.h>
 #include <attile/core/math.h>
 #include <attile/kernel/decode/decode_params.cuh>
-#include <attile/kernel/decode/split_schedule.cuh>
 #include <attile/kernel/problem/kernel_traits.h>
 #include <attile/kernel/sm80/tuning.h>
 #include <attile/tile/mma_tile.cuh>

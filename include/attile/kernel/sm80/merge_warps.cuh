@@ -10,7 +10,7 @@
 #include <attile/core/work_tile.h>
 #include <attile/kernel/decode/decode_params.cuh>
 #include <attile/kernel/decode/merge_parts.cuh>
-#include <attile/kernel/decode/split_schedule.cuh>
+#include <attile/kernel/decode/split_part.cuh>
 #include <attile/kernel/sm80/decode_traits.cuh>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/tile_coord.cuh>
