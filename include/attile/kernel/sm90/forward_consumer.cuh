@@ -128,8 +128,7 @@ class ForwardConsumer {
   ATTILE_DEVICE void kv_loop() {
     ATTILE_UNROLL_BY(1)
     for (int step = kv_tiles_.first + 1; step < kv_tiles_.last; ++step) {
-      // With block lists the number comes beside K, for which start_scores waits.
-      int kv_tile = 0;
+      int kv_tile = 0;  // with block lists it comes beside K, for which start_scores waits
       if constexpr (!Traits::kListsBlocks) kv_tile = kv_tile_of(step);
       start_scores_and_output(step);  // line 8, of this tile, and line 10, of the tile before
       if constexpr (Traits::kListsBlocks) kv_tile = kv_tile_of(step);

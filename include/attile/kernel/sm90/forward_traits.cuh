@@ -288,7 +288,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Where Q, the slots of ConsumerRows, the words and the barriers begin in shared memory.
   static constexpr std::size_t kQOffset =
       kOOffset + (kStagesOutput ? kConsumers * OTile::kBytes : 0);
-  static_assert(kQOffset % kTileAlignment == 0);
+  static_assert(kQOffset % kTileAlignment == 0, "Q is swizzled as the other tiles are");
   static constexpr std::size_t kRowsOffset = kQOffset + kConsumers * QPipeline::kBytes;
   static constexpr std::size_t kWordOffset = kRowsOffset + kConsumers * kRowsBytes;
   static constexpr std::size_t kDropoutOffset = kWordOffset + kStages * kWordBytes;
