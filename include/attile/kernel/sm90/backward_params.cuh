@@ -39,14 +39,15 @@ struct BoxedGradients {
 
  private:
   using T = typename Traits::ElementType;
+  using Boxes = SequenceBoxes<typename Traits::SequencesType>;
 
   BoxedGradients(const typename Traits::Args& a, HeadDims dims)
-      : q(of_queries<typename Traits::QTile>(a, a.q, dims.qk)),
-        k(of_keys<typename Traits::KTile>(a, a.k, dims.qk)),
-        v(of_keys<typename Traits::VTile>(a, a.v, dims.v)),
-        dout(of_queries<typename Traits::DoTile>(a, a.dout, dims.v)),
-        dk(of_keys<typename Traits::DkTile>(a, a.dk, dims.qk)),
-        dv(of_keys<typename Traits::DvTile>(a, a.dv, dims.v)),
+      : q(of_rows<typename Traits::QTile>(a, a.q, dims.qk, Boxes::kQ)),
+        k(of_keys<typename Traits::KTile>(a, a.k, dims.qk, Boxes::kKv)),
+        v(of_keys<typename Traits::VTile>(a, a.v, dims.v, Boxes::kKv)),
+        dout(of_rows<typename Traits::DoTile>(a, a.dout, dims.v, Boxes::kO)),
+        dk(of_keys<typename Traits::DkTile>(a, a.dk, dims.qk, Boxes::kDk)),
+        dv(of_keys<typename Traits::DvTile>(a, a.dv, dims.v, Boxes::kDv)),
         has_keys(a.batch > 0 && longest_lengths(a).kv_len > 0),
         has_rows(a.batch > 0 && longest_lengths(a).q_len > 0),
         words(check_words<Traits::kWords, Direction::kBackward>(a.score_mod)) {
@@ -57,17 +58,16 @@ struct BoxedGradients {
   }
 
   template <class Tile, class Data>
-  static arch::BoxedTensor of_queries(const typename Traits::Args& a, const Tensor<Data>& t,
-                                      int dim) {
+  static arch::BoxedTensor of_rows(const typename Traits::Args& a, const Tensor<Data>& t, int dim,
+                                   typename Boxes::Map map) {
     const RowShape shape = a.sequences.q_shape(a.batch, a.q_len);
-    return SequenceBoxes<typename Traits::SequencesType>(a, a.q_heads, a.kv_heads)
-        .of_queries(boxed<Tile, T>(t, shape, a.q_heads, dim));
+    return Boxes(a, a.q_heads, a.kv_heads).of(map, boxed<Tile, T>(t, shape, a.q_heads, dim));
   }
   template <class Tile, class Data>
-  static arch::BoxedTensor of_keys(const typename Traits::Args& a, const Tensor<Data>& t, int dim) {
+  static arch::BoxedTensor of_keys(const typename Traits::Args& a, const Tensor<Data>& t, int dim,
+                                   typename Boxes::Map map) {
     const RowShape shape = a.sequences.kv_shape(a.batch, a.kv_len);
-    return SequenceBoxes<typename Traits::SequencesType>(a, a.q_heads, a.kv_heads)
-        .of_keys(boxed<Tile, T>(t, shape, a.kv_heads, dim));
+    return Boxes(a, a.q_heads, a.kv_heads).of(map, boxed<Tile, T>(t, shape, a.kv_heads, dim));
   }
 };
 
@@ -76,18 +76,20 @@ template <class Traits>
 struct TmaBackwardParams : BackwardParams<Traits> {
   arch::TensorMap q_map{}, k_map{}, v_map{}, do_map{}, dk_map{}, dv_map{};
   [[no_unique_address]] ElementMap<(Traits::kElementStages > 0)> elements;
-  [[no_unique_address]] SequenceBoxes<typename Traits::SequencesType> boxes;
+  using Boxes = SequenceBoxes<typename Traits::SequencesType>;
+  [[no_unique_address]] Boxes boxes;
 
   TmaBackwardParams(const typename Traits::Args& args, void* workspace, const float* l_of_rows)
       : BackwardParams<Traits>(args, workspace, l_of_rows),
         boxes(args, args.q_heads, args.kv_heads) {}
 
-  /// Return the coordinates of a work tile's rows, and of its keys, from key `key0` on.
-  ATTILE_DEVICE arch::TmaCoord queries(const WorkTile& at) const {
-    return boxes.queries(at, at.head);
+  /// Return the coordinates of a work tile's rows of Q, or of dO, and of its keys of K and V, dK or
+  /// dV, from key `key0` on.
+  ATTILE_DEVICE arch::TmaCoord rows(typename Boxes::Map map, const WorkTile& at) const {
+    return boxes.rows(map, at, at.head);
   }
-  ATTILE_DEVICE arch::TmaCoord keys(const WorkTile& at, int key0) const {
-    return boxes.keys(at, key0);
+  ATTILE_DEVICE arch::TmaCoord keys(typename Boxes::Map map, const WorkTile& at, int key0) const {
+    return boxes.keys(map, at, key0);
   }
 
   /// Makes the tensor maps.

@@ -100,11 +100,12 @@ template <class Traits>
 ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
                               const BackwardMemory<Traits>& smem) {
   using Statistics = typename Traits::Statistics;
+  using Boxes = typename TmaBackwardParams<Traits>::Boxes;
   const auto q_pipeline = smem.q();
   const WorkTile kv = kv_work_tile(p, kv_block);
   const bool copies = !Traits::kWritesWords || arch::thread_index() % arch::kWarpSize == 0;
   if (copies) {
-    const arch::TmaCoord keys = p.keys(kv, kv.kv_tile() * Traits::kBc);
+    const arch::TmaCoord keys = p.keys(Boxes::kKv, kv, kv.kv_tile() * Traits::kBc);
     const tile::PipelineState<1> state;
     smem.k().producer_acquire(state);
     smem.k().load(state, p.k_map, keys);
@@ -123,7 +124,7 @@ ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
   ATTILE_UNROLL_BY(1)
   for (QTileLoop<Traits> loop(p, kv_block, kv); loop.more(); loop.advance()) {
     const WorkTile at = loop.tile(kv);
-    const arch::TmaCoord rows = p.queries(at);
+    const arch::TmaCoord rows = p.rows(Boxes::kQ, at);
     const Statistics statistics = smem.statistics(state.stage);
     q_pipeline.await_empty(state);
     if (copies) {
@@ -137,7 +138,7 @@ ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
       arch::bulk_load(arch::shared_address(statistics.delta()), p.delta + scratch_row,
                       Statistics::kRowBytes, full);
       smem.dout().producer_acquire(state);
-      smem.dout().load(state, p.do_map, rows);
+      smem.dout().load(state, p.do_map, p.rows(Boxes::kO, at));
       elements.load(at);
     }
     if constexpr (Traits::kWritesWords) {

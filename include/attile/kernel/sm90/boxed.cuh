@@ -71,51 +71,51 @@ inline arch::BoxedTensor ragged(arch::BoxedTensor boxed, BatchFold fold) {
 template <class SequencesType>
 class SequenceBoxes {
  public:
+  /// Names the maps whose batches are counted in one way: of Q, of O or dO, of K and V, and of
+  /// their gradients.
+  enum Map { kQ, kO, kKv, kDk, kDv };
+
   template <class Args>
   SequenceBoxes(const Args& a, int heads, int heads_of_keys) {
     if constexpr (!kUniform) {
       const RowShape q_shape = a.sequences.q_shape(a.batch, a.q_len);
       const RowShape kv_shape = a.sequences.kv_shape(a.batch, a.kv_len);
+      folds_.of[kQ] = fold(q_shape, heads, a.q);
+      folds_.of[kKv] = fold(kv_shape, heads_of_keys, a.k, a.v);
       if constexpr (Args::kIsForward) {
-        using E = typename Args::Elements;
-        folds_.q = sizeof(typename E::O) == 2 ? fold(q_shape, heads, a.q, a.o)
-                                              : fold(q_shape, heads, a.q);  // O has no map
-        folds_.kv = fold(kv_shape, heads_of_keys, a.k, a.v);
+        folds_.of[kO] = fold(q_shape, heads, a.o);
       } else {
-        folds_.q = fold(q_shape, heads, a.q, a.dout);
-        folds_.kv = fold(kv_shape, heads_of_keys, a.k, a.v, a.dk, a.dv);
+        folds_.of[kO] = fold(q_shape, heads, a.dout);
+        folds_.of[kDk] = fold(kv_shape, heads_of_keys, a.dk);
+        folds_.of[kDv] = fold(kv_shape, heads_of_keys, a.dv);
       }
     }
   }
 
-  /// Return a tensor of queries, or of keys, as the maps have it.
-  arch::BoxedTensor of_queries(const arch::BoxedTensor& boxed) const {
-    if constexpr (!kUniform) return ragged(boxed, folds_.q);
-    return boxed;
-  }
-  arch::BoxedTensor of_keys(const arch::BoxedTensor& boxed) const {
-    if constexpr (!kUniform) return ragged(boxed, folds_.kv);
+  /// Returns a tensor as its map has it.
+  arch::BoxedTensor of([[maybe_unused]] Map map, const arch::BoxedTensor& boxed) const {
+    if constexpr (!kUniform) return ragged(boxed, folds_.of[map]);
     return boxed;
   }
 
   /// Return the coordinates of a work tile's rows, from column col0 on, and of its keys, from key
-  /// key0 on. `head`: as the map counts heads. A box of rows that begins below row 0 must lie
-  /// wholly before it, as the parts do that a work tile lacks (StaticSchedule). Where sequences
+  /// key0 on, in a map. `head`: as the map counts heads. A box of rows that begins below row 0 must
+  /// lie wholly before it, as the parts do that a work tile lacks (StaticSchedule). Where sequences
   /// have lengths of their own its coordinates are those of zeros, since the sequence before may
   /// have rows there.
-  ATTILE_DEVICE arch::TmaCoord queries(const WorkTile& at, int head, int col0 = 0) const {
+  ATTILE_DEVICE arch::TmaCoord rows(Map map, const WorkTile& at, int head, int col0 = 0) const {
     if constexpr (kUniform) {
       return {col0, 0, at.row0, head, at.sequence};
     } else {
-      return box(folds_.q, at.q_origin, at.extent.q_len, head, at.row0, col0);
+      return box(folds_.of[map], at.q_origin, at.extent.q_len, head, at.row0, col0);
     }
   }
-  ATTILE_DEVICE arch::TmaCoord keys(const WorkTile& at, int key0) const {
+  ATTILE_DEVICE arch::TmaCoord keys(Map map, const WorkTile& at, int key0) const {
     static_assert(!kPaged, "attile::sm90: a box of pages is found by keys_in_page");
     if constexpr (kUniform) {
       return {0, 0, key0, at.kv_head, at.sequence};
     } else {
-      return box(folds_.kv, at.kv_origin, at.extent.kv_len, at.kv_head, key0, 0);
+      return box(folds_.of[map], at.kv_origin, at.extent.kv_len, at.kv_head, key0, 0);
     }
   }
   /// Returns the coordinates of `rows` keys from key0 on, which lie in one page: those of zeros
@@ -128,7 +128,7 @@ class SequenceBoxes {
     if (key >= end) return {0, 0, kRaggedRows, 0, kRaggedRows};
     const RowOrigin found = sequences.kv_row(at.kv_origin, key);
     const int row0 = found.row - (key - key0);
-    return box(folds_.kv, {found.batch, 0}, row0 + end - key0, at.kv_head, row0, 0);
+    return box(folds_.of[kKv], {found.batch, 0}, row0 + end - key0, at.kv_head, row0, 0);
   }
 
  private:
@@ -136,7 +136,7 @@ class SequenceBoxes {
   static constexpr bool kPaged = kIsPaged<SequencesType>;
   struct Nothing {};
   struct Folds {
-    BatchFold q, kv;
+    BatchFold of[kDv + 1];
   };
 
   /// Returns how the batches of all these tensors are counted: not at all, where all are the same

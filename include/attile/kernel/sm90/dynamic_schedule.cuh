@@ -75,7 +75,7 @@ class DynamicSchedule {
                                 const ForwardMemory<Traits>& smem)
       : p_(p), smem_(smem), numbers_{block, 0} {
     if constexpr (Traits::kKeepsNumbers) {
-      if (is_first_lane()) smem.schedule_numbers() = numbers_;
+      if (is_first_lane()) smem.schedule_numbers() = {block, 0};
     }
   }
 

@@ -59,7 +59,7 @@ ATTILE_DEVICE void store_o(const TmaForwardParams<Traits>& p, const ForwardMemor
       // starts the copy.
       arch::fence_async_proxy();
       consumer_barrier(warpgroup);
-      if (is_storing_thread()) tile::store_by_tma(o_smem, p.maps.o, p.queries(at, col0));
+      if (is_storing_thread()) tile::store_by_tma(o_smem, p.maps.o, p.outputs(at, col0));
     }
   }
 }

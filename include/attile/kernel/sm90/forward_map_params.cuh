@@ -100,11 +100,12 @@ struct BoxedTensors {
                                             dims.v, packing.heads, packing.rows)),
         pages(check_pages(a, Traits::kBc)),
         words(check_words<Traits::kWords, Direction::kForward>(a.score_mod)) {
-    const SequenceBoxes<typename Traits::SequencesType> boxes(a, a.q_heads, a.kv_heads);
-    q = boxes.of_queries(q);
-    o = boxes.of_queries(o);
-    k = boxes.of_keys(k);
-    v = boxes.of_keys(v);
+    using Boxes = SequenceBoxes<typename Traits::SequencesType>;
+    const Boxes boxes(a, a.q_heads, a.kv_heads);
+    q = boxes.of(Boxes::kQ, q);
+    o = boxes.of(Boxes::kO, o);
+    k = boxes.of(Boxes::kKv, k);
+    v = boxes.of(Boxes::kKv, v);
     if constexpr (Traits::kElementStages > 0) {
       elements =
           boxed_elements<typename Traits::ElementTile>(a.score_mod.elements(), score_shape(a));

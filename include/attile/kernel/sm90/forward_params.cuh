@@ -201,13 +201,17 @@ struct TmaForwardParams : ForwardParams<Traits> {
   ATTILE_DEVICE int box_head(int head) const {
     return Traits::kPacksHeads ? head / packing.heads : head;
   }
-  /// Return the coordinates of a work tile's rows, from column col0 on, and of its keys, from key
-  /// key0 on.
-  ATTILE_DEVICE arch::TmaCoord queries(const WorkTile& at, int col0 = 0) const {
-    return boxes.queries(at, box_head(at.head), col0);
+  using Boxes = SequenceBoxes<typename Traits::SequencesType>;
+  /// Return the coordinates of a work tile's rows of Q, those of O from column col0 on, and those
+  /// of its keys, from key key0 on.
+  ATTILE_DEVICE arch::TmaCoord queries(const WorkTile& at) const {
+    return boxes.rows(Boxes::kQ, at, box_head(at.head));
+  }
+  ATTILE_DEVICE arch::TmaCoord outputs(const WorkTile& at, int col0) const {
+    return boxes.rows(Boxes::kO, at, box_head(at.head), col0);
   }
   ATTILE_DEVICE arch::TmaCoord keys(const WorkTile& at, int key0) const {
-    return boxes.keys(at, key0);
+    return boxes.keys(Boxes::kKv, at, key0);
   }
   /// Returns the coordinates of a box of pages.box_keys keys, where keys lie in pages.
   ATTILE_DEVICE arch::TmaCoord keys_in_page(const WorkTile& at, int key0) const {

@@ -267,7 +267,8 @@ ATTILE_DEVICE void store_gradient(const Tile& smem, const Registers& frag, float
 template <class Traits, class Tile, class Registers>
 ATTILE_DEVICE void store_dk(const TmaBackwardParams<Traits>& p, const WorkTile& kv,
                             const Tile& smem, const Registers& frag, int row0, int number) {
-  store_gradient(smem, frag, p.scale, p.dk_map, p.keys(kv, row0), number);
+  store_gradient(smem, frag, p.scale, p.dk_map,
+                 p.keys(TmaBackwardParams<Traits>::Boxes::kDk, kv, row0), number);
 }
 template <class Traits, class Tile, class Registers>
 ATTILE_DEVICE void store_dv(const TmaBackwardParams<Traits>& p, const WorkTile& kv,
@@ -278,7 +279,8 @@ ATTILE_DEVICE void store_dv(const TmaBackwardParams<Traits>& p, const WorkTile& 
   } else {
     factor = p.sampler().keep_scale();
   }
-  store_gradient(smem, frag, factor, p.dv_map, p.keys(kv, row0), number);
+  store_gradient(smem, frag, factor, p.dv_map,
+                 p.keys(TmaBackwardParams<Traits>::Boxes::kDv, kv, row0), number);
 }
 
 /// Adds dQ of a tile, or of part `part` of it, from registers to dq_accum, or overwrites dq_accum
