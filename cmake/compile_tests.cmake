@@ -10,11 +10,11 @@ function(attile_for_one_architecture target)
   endif()
 endfunction()
 
-# Each header compiled alone, twice in a row: .h by the host compiler; .cuh by nvcc to PTX, which
-# takes a quarter of the time of both passes. Then a program of all objects of the .h, and one of
-# two translation units with every .cuh, are linked, so that a function defined in a header without
-# inline is defined twice and does not link. The second one of all headers has them in reverse: what
-# a header says has one meaning whatever comes before.
+# Each header compiled with nothing before it but what it includes itself, twice in a row: .h by the
+# host compiler; .cuh by nvcc to PTX, which takes a quarter of the time of both passes. Then a
+# program of all objects of the .h, and one of two translation units with every .cuh, are linked, so
+# that a function defined in a header without inline is defined twice and does not link. The second
+# one of all headers has them in reverse: what a header says has one meaning whatever comes before.
 function(attile_header_tests)
   attile_header_sources(alone h cpp all reversed)
   attile_header_program(cxx ${alone} ${all} ${reversed} linkage/calls.cpp)
@@ -29,20 +29,83 @@ function(attile_header_tests)
   target_link_libraries(headers_cuda PRIVATE CUDA::cublas)  # standard.cuh
 endfunction()
 
-# attile_header_sources(alone extension source_extension all reversed): sets `alone` to a source for
-# each header with the extension, `all` to one that includes them all, and `reversed` to one that
-# does so from the last to the first.
+# attile_header_closures(headers...): sets closure_HEADER to the headers of attile that it includes,
+# directly or by another one.
+function(attile_header_closures)
+  foreach(header IN LISTS ARGN)
+    set(left ${header})
+    set(closure)
+    while(left)
+      list(POP_FRONT left next)
+      if(NOT DEFINED includes_${next})
+        file(STRINGS "${PROJECT_SOURCE_DIR}/include/${next}" includes_${next}
+             REGEX "^#include <attile/")
+        list(TRANSFORM includes_${next} REPLACE "^#include <([^>]*)>.*" "\\1")
+      endif()
+      foreach(include IN LISTS includes_${next})
+        if(NOT DEFINED seen_${header}_${include})
+          set(seen_${header}_${include} ON)
+          list(APPEND closure ${include})
+          list(APPEND left ${include})
+        endif()
+      endforeach()
+    endwhile()
+    set(closure_${header} "${closure}" PARENT_SCOPE)
+  endforeach()
+endfunction()
+
+# attile_header_chains(result header...): sets `result` to the names of lists, result_NUMBER, each
+# of headers of which every one includes those before it. A translation unit of such a list is as
+# good as one for each of them: a header that comes behind some that it includes anyway has nothing
+# from others.
+function(attile_header_chains result)
+  attile_header_closures(${ARGN})
+  set(sorted)
+  foreach(header IN LISTS ARGN)
+    list(LENGTH closure_${header} length)
+    math(EXPR length "${length} + 10000")  # numbers of as many digits
+    list(APPEND sorted "${length}:${header}")
+  endforeach()
+  list(SORT sorted ORDER DESCENDING)
+  list(TRANSFORM sorted REPLACE "^[0-9]+:" "")
+  set(names)
+  set(number 0)
+  while(sorted)
+    list(POP_FRONT sorted last)
+    set(chain ${last})
+    foreach(header IN LISTS sorted)
+      if(header IN_LIST closure_${last})
+        list(PREPEND chain ${header})
+        set(last ${header})
+      endif()
+    endforeach()
+    list(REMOVE_ITEM sorted ${chain})
+    set(${result}_${number} "${chain}" PARENT_SCOPE)
+    list(APPEND names ${result}_${number})
+    math(EXPR number "${number} + 1")
+  endwhile()
+  set(${result} "${names}" PARENT_SCOPE)
+endfunction()
+
+# attile_header_sources(alone extension source_extension all reversed): sets `alone` to sources that
+# have each header with the extension as attile_header_chains says, `all` to one that includes them
+# all, and `reversed` to one that does so from the last to the first.
 function(attile_header_sources alone extension source_extension all reversed)
   set(include_dir "${PROJECT_SOURCE_DIR}/include")
   set(generated "${CMAKE_CURRENT_BINARY_DIR}/headers")
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${include_dir}"
        "${include_dir}/attile/*.${extension}")
+  list(TRANSFORM headers REPLACE "(.+)" "#include <\\1>" OUTPUT_VARIABLE includes)
+  list(TRANSFORM headers PREPEND "${include_dir}/" OUTPUT_VARIABLE paths)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${paths}")
+  attile_header_chains(chains ${headers})
   set(sources)
-  set(includes)
-  foreach(header IN LISTS headers)
-    list(APPEND includes "#include <${header}>")
-    set(source "${generated}/${header}.${source_extension}")
-    file(CONFIGURE OUTPUT "${source}" CONTENT "#include <${header}>\n#include <${header}>\n")
+  foreach(chain IN LISTS chains)
+    list(GET ${chain} -1 last)
+    list(TRANSFORM ${chain} REPLACE "(.+)" "#include <\\1>\n" OUTPUT_VARIABLE chain_includes)
+    list(JOIN chain_includes "" chain_includes)
+    set(source "${generated}/${last}.${source_extension}")
+    file(CONFIGURE OUTPUT "${source}" CONTENT "${chain_includes}${chain_includes}")
     list(APPEND sources "${source}")
   endforeach()
   set(${alone} "${sources}" PARENT_SCOPE)
@@ -76,22 +139,28 @@ function(attile_nvcc_flags result)
 endfunction()
 
 # attile_no_spill_test(source [FULL] architecture...): ptxas finds registers for every kernel that
-# the source names, on each architecture; FULL: for all policies, which takes long.
+# the source names, on each architecture: for a sample of policies, of which a build without
+# ATTILE_TEST_LARGE has few; FULL: for all policies, which takes long.
 function(attile_no_spill_test source)
   cmake_parse_arguments(PARSE_ARGV 1 arg "FULL" "" "")
   cmake_path(GET source STEM name)
   set(test_name no_spill)
   set(label compile)
   set(full 0)
+  set(few 1)
+  if(ATTILE_TEST_LARGE)
+    set(few 0)
+  endif()
   if(arg_FULL)
     set(test_name no_spill_full)
     set(label slow)
     set(full 1)
+    set(few 0)
   endif()
   foreach(architecture IN LISTS arg_UNPARSED_ARGUMENTS)
     attile_nvcc_flags(flags)
     list(APPEND flags -std=c++20 -I${PROJECT_SOURCE_DIR}/include -arch=sm_${architecture}
-         -DATTILE_TEST_FULL=${full})
+         -DATTILE_TEST_FULL=${full} -DATTILE_TEST_FEW=${few})
     list(JOIN flags "|" flags)
     set(test ${test_name}.${name}.${architecture})
     add_test(

@@ -1,6 +1,14 @@
 # SPDX-License-Identifier: MIT
 # Programs that need a GPU to run. Where there is none, they are compiled for the sake of the tests.
 
+# How much is built: on a GPU all; elsewhere a sample, and what no GPU runs where it tells something
+# that the sample does not. test/README.md says what is in it.
+option(ATTILE_TEST_FULL "Build every kernel of the suite's matrix" ${ATTILE_GPU_PRESENT})
+option(ATTILE_TEST_LARGE "Build the large sample of it, where not all is built" OFF)
+if(ATTILE_TEST_FULL OR NOT ATTILE_TEST_ARCHITECTURES)
+  set(ATTILE_TEST_LARGE ON)
+endif()
+
 # One architecture is enough for what is compiled and not run: the last of those that are built, as
 # a number.
 list(GET CMAKE_CUDA_ARCHITECTURES -1 ATTILE_COMPILE_TEST_ARCHITECTURE)

@@ -21,6 +21,18 @@ fi
 cd "$folder"  # the package that was installed is tested
 bin/pip install --quiet --no-compile "$here[test]"
 export ATTILE_TORCH_CACHE="${ATTILE_TORCH_CACHE:-$PWD/variants}"
-export ATTILE_TORCH_CXXFLAGS="${ATTILE_TORCH_CXXFLAGS--O1}"  # compiling takes longer than running
+# Compiling takes longer than running, and reading the headers longer than the rest of it: that is
+# done once, with the options of a variant.
+export ATTILE_TORCH_CXXFLAGS="${ATTILE_TORCH_CXXFLAGS--O1}"
+printf '#include <%s>\n' attile/host.h attile/host/append.h call.h >all.h
+bin/python - all.h <<'EOF'
+import subprocess
+import sys
+
+from attile_torch import _variants
+compiler, shaping, folders, _ = _variants._compiler("")
+subprocess.run([compiler, *shaping, *folders, "-x", "c++-header", *sys.argv[1:]], check=True)
+EOF
+ATTILE_TORCH_CXXFLAGS="$ATTILE_TORCH_CXXFLAGS -include $PWD/all.h"
 export OMP_NUM_THREADS=1  # of PyTorch: processes share the cores
 bin/python -m pytest -q -p no:cacheprovider -n "$(nproc)" --dist worksteal "$here/tests"

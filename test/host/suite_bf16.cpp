@@ -8,12 +8,14 @@ namespace {
 using namespace attile_test;
 
 const bool kRegistered = [] {
-  const Suite suite("cpu.host", kOtherTypePolicies);
+  const Suite suite("cpu.host", in_large(kOtherTypePolicies));
   suite.both<__nv_bfloat16>("default", SampledCpuExecutor{},
-                            kOtherTypePolicies + policies<Policy::kBlockSparse>);
-  suite.forward<__nv_bfloat16>("default", SampledCpuExecutor{}, kEarlierPolicies);
+                            in_large(kOtherTypePolicies + policies<Policy::kBlockSparse>,
+                                     policies<Policy::kCausal, Policy::kEverything>));
+  suite.forward<__nv_bfloat16>("default", SampledCpuExecutor{}, in_large(kEarlierPolicies));
   using Fp8 = Fp8Cache<SampledCpuExecutor, __nv_fp8_e5m2, __nv_fp8_e4m3>;
-  suite.forward<__nv_bfloat16>("fp8", Fp8{}, policies<Policy::kPagedWindow, Policy::kDropout>);
+  suite.forward<__nv_bfloat16>(
+      "fp8", Fp8{}, policies<Policy::kPagedWindow> + in_large(policies<Policy::kDropout>));
   return true;
 }();
 

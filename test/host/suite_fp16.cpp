@@ -15,10 +15,11 @@ const bool kRegistered = [] {
   suite.both<__half>("default", SampledCpuExecutor{},
                      kOtherTypePolicies + policies<Policy::kBlockSparse>);
   suite.forward<__half>("default", SampledCpuExecutor{},
-                        policies<Policy::kPagedWindow> + kEarlierPolicies);
-  suite.forward<__half>("fp8", Fp8Cache<SampledCpuExecutor, E4m3, E5m2>{},
-                        policies<Policy::kCausal, Policy::kPagedPackedEverything,
-                                 Policy::kCachedPackedAlibi, Policy::kEarlierPaged>);
+                        in_large(policies<Policy::kPagedWindow> + kEarlierPolicies));
+  suite.forward<__half>(
+      "fp8", Fp8Cache<SampledCpuExecutor, E4m3, E5m2>{},
+      policies<Policy::kPagedPackedEverything> +
+          in_large(policies<Policy::kCausal, Policy::kCachedPackedAlibi, Policy::kEarlierPaged>));
   suite.test("softcap", "forward", "fp8_scales", [] {
     check_fp8_scales<attile::Elements<__half, E4m3, E5m2>>(CpuExecutor{}, 64, 64);
     check_fp8_scales<attile::Elements<__nv_bfloat16, E5m2, E4m3>>(CpuExecutor{}, 40, 24);
@@ -27,11 +28,14 @@ const bool kRegistered = [] {
   using Columns =
       Fp8Executor<SampledCpuExecutor, E5m2, E4m3, E5m2, Fp8Products::kNone, Fp8Layout::kColumns>;
   using Mix = Fp8Executor<SampledCpuExecutor, E5m2, E5m2, AsItIs, Fp8Products::kNone>;
-  suite.forward<__half>("fp8_queries", Queries{},
-                        policies<Policy::kCausal, Policy::kPagedPackedEverything,
-                                 Policy::kPackedCausal, Policy::kEarlierPaged>);
+  suite.forward<__half>(
+      "fp8_queries", Queries{},
+      policies<Policy::kPackedCausal> +
+          in_large(
+              policies<Policy::kCausal, Policy::kPagedPackedEverything, Policy::kEarlierPaged>));
   suite.forward<__half>("fp8_columns", Columns{},
-                        policies<Policy::kCausal, Policy::kPagedWindow, Policy::kOwnLengthsSink>);
+                        policies<Policy::kOwnLengthsSink> +
+                            in_large(policies<Policy::kCausal, Policy::kPagedWindow>));
   suite.forward<__half>("fp8_mix", Mix{}, policies<Policy::kCausal>);
   suite.test("none", "forward", "fp8_cases", [] {
     using All = attile::Elements<E4m3, E4m3, E4m3, __half>;

@@ -12,9 +12,9 @@ constexpr SampledCpuExecutor kSmallTiles{{{.threads = 3, .tile_rows = 20, .tile_
 const bool kRegistered = [] {
   const Suite suite("cpu.host", kAllPolicies + kBlockPolicies + kForwardOnlyPolicies);
   suite.both<float>("default", CpuExecutor{}, kAllPolicies + kBlockPolicies);
-  suite.both<float>("small_tiles", kSmallTiles, kFewPolicies + kLearnedPolicies);
+  suite.both<float>("small_tiles", kSmallTiles, kFewPolicies + in_large(kLearnedPolicies));
   suite.forward<float>("default", CpuExecutor{}, kForwardOnlyPolicies);
-  suite.forward<float>("small_tiles", kSmallTiles, kForwardOnlyPolicies);
+  suite.forward<float>("small_tiles", kSmallTiles, in_large(kForwardOnlyPolicies));
   return true;
 }();
 

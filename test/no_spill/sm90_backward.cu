@@ -15,19 +15,21 @@ struct NamedKernels {
   template <class T, class M, class S, class P>
   bool operator()() const {
     bool result = kKernel<64, DqMode::kAccumulate, T, M, S, P> != nullptr &&
-                  kKernel<128, DqMode::kAccumulate, T, M, S, P> != nullptr &&
-                  kKernel<128, DqMode::kInOrder, T, M, S, P> != nullptr;
-    result &= kKernel<256, DqMode::kAccumulate, T, M, S, P> != nullptr;
-    using Args = BackwardArgs<T, M, S, P>;
-    if constexpr (detail::kHasBackwardColumns<Args, 64, 64>) {
-      constexpr auto kSet = sm90::TileSet::kColumns;
-      using Columns = sm90::DefaultBackwardTraits<Args, 64, 64, DqMode::kAccumulate, kSet>;
-      result &= detail::kv_kernel<Columns>() != nullptr;
-    }
-    if constexpr (ATTILE_TEST_FULL || std::is_same_v<S, NoScoreMod>) {
-      result &= kKernel<96, DqMode::kAccumulate, T, M, S, P> != nullptr &&
-                kKernel<64, DqMode::kInOrder, T, M, S, P> != nullptr;
-      result &= kKernel<192, DqMode::kAccumulate, T, M, S, P> != nullptr;
+                  kKernel<128, DqMode::kInOrder, T, M, S, P> != nullptr &&
+                  kKernel<256, DqMode::kAccumulate, T, M, S, P> != nullptr;
+    if constexpr (!ATTILE_TEST_FEW) {
+      result &= kKernel<128, DqMode::kAccumulate, T, M, S, P> != nullptr;
+      using Args = BackwardArgs<T, M, S, P>;
+      if constexpr (detail::kHasBackwardColumns<Args, 64, 64>) {
+        constexpr auto kSet = sm90::TileSet::kColumns;
+        using Columns = sm90::DefaultBackwardTraits<Args, 64, 64, DqMode::kAccumulate, kSet>;
+        result &= detail::kv_kernel<Columns>() != nullptr;
+      }
+      if constexpr (ATTILE_TEST_FULL || std::is_same_v<S, NoScoreMod>) {
+        result &= kKernel<96, DqMode::kAccumulate, T, M, S, P> != nullptr &&
+                  kKernel<64, DqMode::kInOrder, T, M, S, P> != nullptr;
+        result &= kKernel<192, DqMode::kAccumulate, T, M, S, P> != nullptr;
+      }
     }
     return result;
   }

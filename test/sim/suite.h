@@ -30,7 +30,7 @@ inline constexpr double kWideCost = kTestFull ? kMostCost : 1.2e6;
 /// these a sample where not everything is built.
 template <class Executor>
 struct Simulated : Executor {
-  static constexpr std::size_t kEvery = kTestFull ? 1 : 4;
+  static constexpr std::size_t kEvery = kTestFull ? 1 : kTestLarge ? 4 : 8;
 
   double most_cost = kMostCost;
 

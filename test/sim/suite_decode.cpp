@@ -49,6 +49,11 @@ using OneQFixed = Decode<32, 64, OneQ<2, 3>, SplitKind::kFixed>;
 using PairsFill = Decode<32, 128, OneQ<2, 2, 1, true>, SplitKind::kFill>;
 using PairsFixed = Decode<32, 64, OneQ<2, 2, 2, true>, SplitKind::kFixed, Dims<64, 96>>;
 using Wide = Decode<32, 64, TwoGroupsOfTwo, SplitKind::kFill, Dims<256, 256, 64>>;
+// How much the tests look at that compare bits of many batches.
+constexpr int kBatches = kTestLarge ? 8 : 3;
+const std::vector<int> kPageSizes =
+    kTestLarge ? std::vector<int>{16, 1, 7, 64} : std::vector<int>{16, 7};
+
 using E4m3 = __nv_fp8_e4m3;
 using E5m2 = __nv_fp8_e5m2;
 using Fp32 = Decode<32, 32, OneGroupOfTwo, SplitKind::kFill, SplitDims<64, 40>>;
@@ -166,39 +171,46 @@ void check_bits_beside_padding() {
 const bool kRegistered = [] {
   using enum Policy;
   constexpr auto kPolicies =
-      kSimulatedPolicies + kSequencePolicies + kSinkPolicies + kForwardOnlyPolicies;
+      in_large(kSimulatedPolicies + kSequencePolicies + kSinkPolicies + kForwardOnlyPolicies,
+               policies<kNone, kEverything, kRowIntervals, kPackedCausal, kPaddedEverything,
+                        kCachedCausal, kPagedWindow, kEarlierEverything>);
   const Suite suite("sim.decode", kPolicies);
   suite.forward<__half>("rows_fill", simulated<RowsFill>(), kPolicies);
-  suite.forward<__half>("rows", simulated<Rows>(), policies<kCausal, kPackedCausal>);
-  suite.forward<__nv_bfloat16>("groups", simulated<Groups>(),
-                               policies<kCausal, kOwnLengths, kEarlierEverything>);
-  suite.forward<__half>(
-      "fixed", simulated<Fixed>(),
-      policies<kWindow, kPackedCausal, kKeyPadding, kSinkEverything, kPagedWindow, kEarlierPaged>);
-  suite.forward<__half>("one", simulated<One>(), policies<kNone>);
+  suite.forward<__half>("rows", simulated<Rows>(),
+                        policies<kCausal> + in_large(policies<kPackedCausal>));
   suite.forward<__nv_bfloat16>(
-      "one_q_fill", simulated<OneQFill>(),
-      policies<kCausal, kPackedCausal, kOwnLengths, kPagedWindow, kEarlierPaged>);
-  suite.forward<__half>("one_q_fixed", simulated<OneQFixed>(),
-                        policies<kWindow, kPackedCausal, kSinkEverything, kEarlierEverything>);
+      "groups", simulated<Groups>(),
+      policies<kOwnLengths> + in_large(policies<kCausal, kEarlierEverything>));
+  suite.forward<__half>("fixed", simulated<Fixed>(),
+                        policies<kWindow, kKeyPadding, kSinkEverything, kPagedWindow> +
+                            in_large(policies<kPackedCausal, kEarlierPaged>));
+  suite.forward<__half>("one", simulated<One>(), policies<kNone>);
+  suite.forward<__nv_bfloat16>("one_q_fill", simulated<OneQFill>(),
+                               policies<kPackedCausal, kEarlierPaged> +
+                                   in_large(policies<kCausal, kOwnLengths, kPagedWindow>));
+  suite.forward<__half>(
+      "one_q_fixed", simulated<OneQFixed>(),
+      policies<kWindow, kSinkEverything> + in_large(policies<kPackedCausal, kEarlierEverything>));
   suite.forward<__nv_bfloat16>("warpgroup", simulated<Warpgroup>(),
-                               policies<kCausal, kPagedWindow>);
+                               policies<kCausal> + in_large(policies<kPagedWindow>));
   suite.forward<__half>("d256", simulated<Wide>(kWideCost), policies<kCausal>);
-  suite.forward<__half>("fp8.rows_fill", simulated<Fp8Cache<RowsFill, E4m3, E5m2>>(),
-                        policies<kPagedPackedEverything, kCachedPackedAlibi, kEarlierPaged>);
+  suite.forward<__half>(
+      "fp8.rows_fill", simulated<Fp8Cache<RowsFill, E4m3, E5m2>>(),
+      policies<kPagedPackedEverything, kCachedPackedAlibi> + in_large(policies<kEarlierPaged>));
   suite.forward<__nv_bfloat16>("fp8.groups", simulated<Fp8Cache<Groups, E4m3, E4m3>>(),
-                               policies<kPagedWindow, kCausal>);
+                               policies<kPagedWindow> + in_large(policies<kCausal>));
   suite.forward<__nv_bfloat16>("fp8.one_q_fill", simulated<Fp8Cache<OneQFill, E4m3, E4m3>>(),
-                               policies<kPagedPackedEverything, kCausal>);
+                               policies<kCausal> + in_large(policies<kPagedPackedEverything>));
   suite.forward<__nv_bfloat16>(
       "fp8.pairs_fill", simulated<Fp8Cache<PairsFill, E4m3, E4m3>>(),
-      policies<kCausal, kPagedPackedEverything, kEarlierPaged, kOwnLengths>);
-  suite.forward<__half>("fp8.pairs_fixed", simulated<Fp8Cache<PairsFixed, E5m2, E4m3>>(),
-                        policies<kPagedWindow, kPackedCausal, kSinkEverything>);
+      policies<kPagedPackedEverything, kEarlierPaged> + in_large(policies<kCausal, kOwnLengths>));
+  suite.forward<__half>(
+      "fp8.pairs_fixed", simulated<Fp8Cache<PairsFixed, E5m2, E4m3>>(),
+      policies<kPackedCausal> + in_large(policies<kPagedWindow, kSinkEverything>));
   suite.forward<__half>("fp8.fixed", simulated<Fp8Cache<Fixed, E5m2, E4m3>>(),
-                        policies<kCachedCausal, kSinkEverything>);
+                        policies<kCachedCausal> + in_large(policies<kSinkEverything>));
   suite.forward<__nv_bfloat16>("fp8.d256", simulated<Fp8Cache<Wide, E5m2, E4m3>>(kWideCost),
-                               policies<kCausal>);
+                               in_large(policies<kCausal>));
   suite.test("softcap", "forward", "fp8_scales", [] {
     check_fp8_scales<attile::Elements<__half, E4m3, E5m2>>(RowsFill{}, 64, 64);
     check_fp8_scales<attile::Elements<__nv_bfloat16, E5m2, E4m3>>(Fixed{}, 40, 24);
@@ -213,7 +225,7 @@ const bool kRegistered = [] {
   suite.test("paged_window", "forward", "fp8_any_cache", run_any_cache<Fp8Traits>);
   suite.test("paged_window", "forward", "fp8_bits_follow_from_the_sequence", [] {
     const auto set_fp8 = [](auto& args) { set_policies(args); };
-    check_fixed_bits<Fp8Calls>(6, 20, 300, 4, 2, {16, 1, 7, 64}, set_fp8);
+    check_fixed_bits<Fp8Calls>(kBatches - 1, 20, 300, 4, 2, kPageSizes, set_fp8);
     CHECK(machine_reports() == "");
   });
   using OfPages = KernelsOf<Fixed, __half, kPagedWindow>::Forward;
@@ -222,7 +234,7 @@ const bool kRegistered = [] {
     check_far_pages<__half>([](const auto& args) { return attile::forward<OfPages>(args); });
     CHECK(machine_reports() == "");
   });
-  suite.forward<float>("fp32", simulated<Fp32>(), policies<kCausal, kEarlier>);
+  suite.forward<float>("fp32", simulated<Fp32>(), policies<kEarlier> + in_large(policies<kCausal>));
 
   suite.test("earlier_paged", "forward", "parts_are_the_whole", [] {
     const auto run = on_device(
@@ -231,7 +243,9 @@ const bool kRegistered = [] {
                                                     typename Args::Policies, 32, TwoGroupsOfTwo>;
           return attile::forward<Traits>(workspace, bytes, args);
         }));
+#if ATTILE_TEST_LARGE
     check_parts_of_sequences<__half, attile::Uniform, attile::Cached, attile::Paged>(run);
+#endif
     check_parts<KeysInParts<__half, attile::Packed, attile::PartDropout>>(
         {3, 2, 1, 9, 32, {32, 48, 301}}, run);
     CHECK(machine_reports() == "");
@@ -244,11 +258,11 @@ const bool kRegistered = [] {
   using Paged = FillCalls<kPagedWindow>;
   const auto set = [](auto& args) { set_policies(args); };
   suite.test("cached_causal", "forward", "bits_follow_from_the_sequence", [=] {
-    check_fixed_bits<Cached>(8, 20, 300, 4, 2, {0}, set);
+    check_fixed_bits<Cached>(kBatches, 20, 300, 4, 2, {0}, set);
     CHECK(machine_reports() == "");
   });
   suite.test("paged_window", "forward", "bits_follow_from_the_sequence", [=] {
-    check_fixed_bits<Paged>(8, 20, 300, 4, 2, {16, 1, 7, 64}, set);
+    check_fixed_bits<Paged>(kBatches, 20, 300, 4, 2, kPageSizes, set);
     CHECK(machine_reports() == "");
   });
   suite.test("paged_window", "forward", "a_row_beside_prompts", [=] {
@@ -264,7 +278,7 @@ const bool kRegistered = [] {
     using Args = attile::ForwardArgs<__half, attile::Causal, attile::Alibi, attile::Cached>;
     using Alibi = DecodeByTraits<DecodeTiles<32, 64, TwoGroupsOfTwo>::Forward<Args, Dims<64>>>;
     static const example::DeviceArray<float> slopes(std::vector<float>(12, 0.3535534f));
-    for (const int keys : {4 * Alibi::kBc, 4 * Alibi::kBc + 1, 4 * Alibi::kBc + 2}) {
+    for (int keys = 4 * Alibi::kBc; keys < 4 * Alibi::kBc + (kTestLarge ? 3 : 1); ++keys) {
       check_bits_in_chunks<Alibi>(keys, 12, 4, 0,
                                   [](auto& args) { args.score_mod.slopes = slopes.get(); });
     }

@@ -12,11 +12,15 @@ using Listed = Flash1Executor<64, 0, 16, 32>;
 /// Where not everything is built, a few: all others run in the families portable and sm80.
 constexpr auto kSharedPolicies =
     in_full(kSimulatedPolicies + kSequencePolicies,
-            kFewPolicies + policies<Policy::kKeyPadding, Policy::kBias, Policy::kPackedCausal>);
+            policies<Policy::kCausal, Policy::kPackedCausal> +
+                in_large(policies<Policy::kNone, Policy::kCausalDropout, Policy::kEverything,
+                                  Policy::kKeyPadding, Policy::kBias>));
 
 const bool kRegistered = [] {
-  const Suite suite("sim.flash1", kSharedPolicies + policies<Policy::kSink> + kBlockPolicies);
-  suite.both<float>("16x32", simulated<Listed>(), kBlockPolicies);
+  const Suite suite("sim.flash1",
+                    kSharedPolicies + policies<Policy::kSink> + in_large(kBlockPolicies));
+  suite.both<float>("16x32", simulated<Listed>(),
+                    in_large(kBlockPolicies, policies<Policy::kBlockSparseEverything>));
   suite.both<float>("16x24", simulated<Small>(kLessCost),
                     kSharedPolicies + policies<Policy::kSink>);
   return true;

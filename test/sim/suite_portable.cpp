@@ -92,30 +92,34 @@ void check_prepared_lists(const M& inner, const attile::ScoreShape& shape) {
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("sim.portable", kSimulatedPolicies + policies<kLearned, kLearnedDropout> +
-                                        kSequencePolicies + kSinkPolicies + kBlockPolicies +
-                                        kEarlierPolicies + in_full(kForwardOnlyPolicies));
-  suite.both<float>("d64", simulated<Default>(),
-                    kSimulatedPolicies + kSequencePolicies + kSinkPolicies + kBlockPolicies);
+  const Suite suite(
+      "sim.portable",
+      in_large(kSimulatedPolicies + policies<kLearned, kLearnedDropout> + kSequencePolicies +
+               kSinkPolicies + kBlockPolicies + kEarlierPolicies + in_full(kForwardOnlyPolicies)));
+  suite.both<float>(
+      "d64", simulated<Default>(),
+      in_large(kSimulatedPolicies + kSequencePolicies + kSinkPolicies + kBlockPolicies,
+               policies<kNone, kEverything, kDocument, kCausalDropout, kOwnLengths, kSinkEverything,
+                        kBlockSparse>));
   suite.forward<float>(
       "d64", simulated<Default>(),
-      in_full(kForwardOnlyPolicies,
-              policies<kCachedPackedAlibi, kPagedWindow, kEarlier, kEarlierEverything>));
+      in_full(kForwardOnlyPolicies, policies<kCachedPackedAlibi, kEarlier> +
+                                        in_large(policies<kPagedWindow, kEarlierEverything>)));
   suite.forward<__half>("d64", simulated<Default>(kLessCost), policies<kEarlierPaged>);
-  suite.backward<float>("d64", simulated<Default>(kLessCost), policies<kLearned>);
+  suite.backward<float>("d64", simulated<Default>(kLessCost), in_large(policies<kLearned>));
   suite.backward<float>("d64", simulated<Default>(), policies<kLearnedDropout>);
   suite.both<__half>("d64", simulated<Default>(kLessCost), policies<kCausal>);
   suite.forward<__half>("fp8.d64", simulated<Fp8Cache<Default, E4m3, E5m2>>(kLessCost),
-                        policies<kCachedPackedAlibi, kPagedWindow>);
+                        policies<kPagedWindow> + in_large(policies<kCachedPackedAlibi>));
   suite.forward<__nv_bfloat16>("fp8.20x24", simulated<Fp8Cache<Odd, E5m2, E4m3>>(kLessCost),
                                policies<kCausal>);
   using Queries = Fp8Executor<Default, E4m3, E5m2, E4m3, Fp8Products::kNone>;
   using Columns = Fp8Executor<Odd, E5m2, E4m3, E5m2, Fp8Products::kNone, Fp8Layout::kColumns>;
   using Mix = Fp8Executor<Default, E5m2, E5m2, AsItIs, Fp8Products::kNone>;
   suite.forward<__half>("fp8_queries.d64", simulated<Queries>(kLessCost),
-                        policies<kPackedCausal, kPagedWindow>);
+                        policies<kPackedCausal> + in_large(policies<kPagedWindow>));
   suite.forward<__nv_bfloat16>("fp8_columns.20x24", simulated<Columns>(kLessCost),
-                               policies<kCausal, kPagedWindow>);
+                               policies<kCausal> + in_large(policies<kPagedWindow>));
   suite.forward<__half>("fp8_mix.d64", simulated<Mix>(kLessCost), policies<kCausal>);
   suite.test("none", "forward", "fp8_cases", [] {
     using All = attile::Elements<E4m3, E4m3, E4m3, __nv_bfloat16>;
@@ -128,15 +132,19 @@ const bool kRegistered = [] {
     check_fp8_scales<attile::Elements<__half, E4m3, E5m2>>(Default{}, 40, 24);
     CHECK(machine_reports() == "");
   });
-  suite.backward<float>("two_pass", simulated<TwoPass>(kLessCost),
-                        policies<kCausal, kEverything, kLearned, kPackedCausal,
-                                 kCausalSortedDocument, kRowIntervals, kSink>);
-  suite.backward<float>("two_pass", simulated<ListedTwoPass>(), kBlockPolicies);
+  suite.backward<float>(
+      "two_pass", simulated<TwoPass>(kLessCost),
+      policies<kCausal, kLearned, kPackedCausal> +
+          in_large(policies<kEverything, kCausalSortedDocument, kRowIntervals, kSink>));
+  suite.backward<float>("two_pass", simulated<ListedTwoPass>(),
+                        policies<kBlockSparseEverything> + in_large(policies<kBlockSparse>));
   suite.test("block_sparse", "forward", "prepared_lists", [] {
     check_prepared_lists<attile::Causal, 128, 64>({}, {2, 3, {300, 250}});
     check_prepared_lists<Gaps, 64, 128>({2}, {1, 1, {130, 64}});
+#if ATTILE_TEST_LARGE
     check_prepared_lists<attile::SlidingWindow, 64, 64>({70, -1}, {1, 2, {200, 520}});
     check_prepared_lists<attile::NoMask, 64, 64>({}, {1, 1, {0, 64}});
+#endif
   });
   suite.test("block_sparse", "forward", "wrong_lists", [] {
     using Args = attile::ForwardArgs<float, Blocks>;
@@ -154,9 +162,14 @@ const bool kRegistered = [] {
   suite.both<float>("20x24", simulated<Odd>(kLessCost), policies<kCausal>);
   // Rows and columns whose last vector reaches into the padding.
   suite.both<float>("57x57", simulated<Padded>(kLessCost), policies<kCausal>);
+#if ATTILE_TEST_LARGE
   add_packed_tests<KernelsOf<Default, float, kPackedCausal>::Forward,
                    KernelsOf<TwoPass, float, kPackedCausal>::Backward,
                    KernelsOf<Default, float, kPackedCausal>::Backward>(suite, 2, 1);
+#else
+  add_packed_tests<KernelsOf<Default, float, kPackedCausal>::Forward,
+                   KernelsOf<TwoPass, float, kPackedCausal>::Backward>(suite, 2, 1);
+#endif
   suite.test("paged_window", "forward", "far_pages", [] {
     using Traits = KernelsOf<Default, float, kPagedWindow>::Forward;
     check_far_pages<float>([](const auto& args) { return attile::forward<Traits>(args); });

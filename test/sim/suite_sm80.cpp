@@ -113,59 +113,67 @@ using ListedBackward =
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("sim.sm80", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies +
-                                    kSinkPolicies + kBlockPolicies + kEarlierPolicies +
-                                    policies<kHalfBias> + in_full(kForwardOnlyPolicies));
-  suite.both<__half>("128x64", simulated<Large>(),
-                     kSimulatedPolicies + kSequencePolicies + kBlockPolicies + policies<kSink>);
+  const Suite suite("sim.sm80", in_large(kSimulatedPolicies + kLearnedPolicies + kSequencePolicies +
+                                         kSinkPolicies + kBlockPolicies + kEarlierPolicies +
+                                         policies<kHalfBias> + in_full(kForwardOnlyPolicies)));
+  suite.both<__half>(
+      "128x64", simulated<Large>(),
+      in_large(kSimulatedPolicies + kSequencePolicies + kBlockPolicies + policies<kSink>,
+               policies<kEverything, kPrefix, kKeyPadding, kPackedBatches>));
   suite.forward<__half>("128x64", simulated<Large>(), in_full(kForwardOnlyPolicies));
-  suite.forward<__half>("32x32", simulated<Small>(),
-                        policies<kPagedWindow, kPagedPackedEverything, kEarlierPaged>);
+  suite.forward<__half>(
+      "32x32", simulated<Small>(),
+      policies<kPagedWindow, kEarlierPaged> + in_large(policies<kPagedPackedEverything>));
   suite.both<__nv_bfloat16>("32x32", simulated<Small>(), policies<kCausal>);
-  suite.backward<__half>("32x32", simulated<Small>(), kLearnedPolicies);
-  suite.backward<__half>(
-      "in_order", simulated<InOrder>(),
-      policies<kCausal, kPackedCausal, kCausalSortedDocument, kOwnLengthsSink> + kBlockPolicies);
+  suite.backward<__half>("32x32", simulated<Small>(),
+                         in_large(kLearnedPolicies, policies<kLearnedBiasDropout>));
+  suite.backward<__half>("in_order", simulated<InOrder>(),
+                         policies<kPackedCausal, kCausalSortedDocument, kBlockSparseEverything> +
+                             in_large(policies<kCausal, kOwnLengthsSink, kBlockSparse>));
   suite.backward<__half>("d128", simulated<Deep>(kWideCost), policies<kNone>);
   suite.forward<__half>("columns", simulated<Columns>(kSeveralTiles),
-                        policies<kHalfBias, kBias, kLearnedBiasDropout>);
+                        policies<kLearnedBiasDropout> + in_large(policies<kHalfBias, kBias>));
   suite.forward<__nv_bfloat16>("columns_d128", simulated<Columns128>(kSeveralTiles),
-                               policies<kHalfBias>);
-  suite.forward<__half>("elements", simulated<Elements>(kSeveralTiles), policies<kHalfBias>);
+                               in_large(policies<kHalfBias>));
+  suite.forward<__half>("elements", simulated<Elements>(kSeveralTiles),
+                        in_large(policies<kHalfBias>));
   suite.forward<__nv_bfloat16>("elements_d128", simulated<Elements128>(kSeveralTiles),
                                policies<kHalfBias>);
   suite.backward<__half>("columns", simulated<ColumnsBackward>(kSeveralTiles),
-                         policies<kHalfBias, kBias>);
+                         policies<kBias> + in_large(policies<kHalfBias>));
   suite.backward<__half>("elements", simulated<ElementsBackward>(kSeveralTiles),
-                         policies<kHalfBias>);
+                         in_large(policies<kHalfBias>));
   suite.backward<__nv_bfloat16>("elements_in_order", simulated<ElementsInOrder>(kSeveralTiles),
                                 policies<kHalfBias>);
-  suite.forward<__half>("lines", simulated<Lines>(),
-                        policies<kCausal, kOwnLengths, kBlockSparse, kSinkEverything, kEarlier>);
+  suite.forward<__half>(
+      "lines", simulated<Lines>(),
+      policies<kOwnLengths, kBlockSparse, kSinkEverything> + in_large(policies<kCausal, kEarlier>));
   suite.forward<__nv_bfloat16>("lines", simulated<Lines>(), policies<kEarlierEverything>);
-  suite.forward<__nv_bfloat16>("32x32", simulated<Small>(), policies<kEarlierEverything>);
+  suite.forward<__nv_bfloat16>("32x32", simulated<Small>(), in_large(policies<kEarlierEverything>));
   suite.forward<__half>("lines_d192x136", simulated<WideLines>(kWideCost), policies<kNone>);
   suite.forward<__half>("line", simulated<Line>(), policies<kCausalDropout>);
-  suite.forward<__nv_bfloat16>("line", simulated<Line>(), policies<kCausalDocument>);
-  suite.forward<__half>("d64x32", simulated<Narrow>(), policies<kNone, kCausal>);
-  suite.forward<__half>("fp8.128x64", simulated<Fp8Cache<Large, E4m3, E5m2>>(),
-                        policies<kCausal, kPagedPackedEverything, kBlockSparse>);
+  suite.forward<__nv_bfloat16>("line", simulated<Line>(), in_large(policies<kCausalDocument>));
+  suite.forward<__half>("d64x32", simulated<Narrow>(),
+                        policies<kNone> + in_large(policies<kCausal>));
+  suite.forward<__half>(
+      "fp8.128x64", simulated<Fp8Cache<Large, E4m3, E5m2>>(),
+      policies<kPagedPackedEverything> + in_large(policies<kCausal, kBlockSparse>));
   suite.forward<__nv_bfloat16>("fp8.lines", simulated<Fp8Cache<Lines, E5m2, E4m3>>(),
-                               policies<kCausal, kPagedWindow>);
+                               policies<kCausal> + in_large(policies<kPagedWindow>));
   constexpr auto kScores = Fp8Products::kScores;
-  suite.forward<__half>("fp8_queries.128x64",
-                        simulated<Fp8Executor<Large, E4m3, E5m2, E4m3, kScores>>(),
-                        policies<kCausal, kPagedPackedEverything, kBlockSparse, kPackedCausal>);
+  suite.forward<__half>(
+      "fp8_queries.128x64", simulated<Fp8Executor<Large, E4m3, E5m2, E4m3, kScores>>(),
+      policies<kCausal> + in_large(policies<kPagedPackedEverything, kBlockSparse, kPackedCausal>));
   suite.forward<__nv_bfloat16>("fp8_queries.lines",
                                simulated<Fp8Executor<Lines, E5m2, E4m3, E5m2, kScores>>(),
-                               policies<kCausal, kPagedWindow, kEarlierPaged>);
+                               policies<kPagedWindow> + in_large(policies<kCausal, kEarlierPaged>));
   suite.forward<__half>(
       "fp8_columns.32x32",
       simulated<Fp8Executor<Small, E4m3, E4m3, E5m2, kScores, Fp8Layout::kColumns>>(),
-      policies<kCausal, kPagedWindow>);
+      policies<kCausal> + in_large(policies<kPagedWindow>));
   suite.forward<__nv_bfloat16>("fp8_mix.128x64",
                                simulated<Fp8Executor<Large, E5m2, E5m2, AsItIs, kScores>>(),
-                               policies<kCausal, kSinkEverything>);
+                               policies<kCausal> + in_large(policies<kSinkEverything>));
   suite.test("none", "forward", "fp8_cases", [] {
     using All = attile::Elements<E4m3, E4m3, E4m3, __half>;
     check_fp8_scales<All>(Large{}, 64, 40, kScores);
@@ -199,7 +207,9 @@ const bool kRegistered = [] {
     const auto run = on_device([]<class Args>(const Args& args) {
       return attile::forward<attile::sm80::DefaultForwardTraits<Args, 32>>(args);
     });
+#if ATTILE_TEST_LARGE
     check_parts_of_sequences<__half, attile::Padded, attile::Cached>(run);
+#endif
     check_parts<KeysInParts<__half, attile::Packed, attile::PartDropout>>(
         {3, 2, 1, 9, 32, {32, 48, 101}}, run);
     CHECK(machine_reports() == "");

@@ -54,14 +54,18 @@ static_assert(BackwardTuning<>::kProducts == Products::k3xTf32);
 const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("sim.sm80_fp32", policies<kNone, kCausal, kEverything, kLearned>);
-  suite.both<float>("d64", simulated<D64>(), policies<kNone, kCausal, kEverything, kOwnLengths>);
-  suite.forward<float>("d64", simulated<D64>(), policies<kEarlier>);
+  suite.both<float>("d64", simulated<D64>(),
+                    policies<kNone, kEverything> + in_large(policies<kCausal, kOwnLengths>));
+  suite.forward<float>("d64", simulated<D64>(), in_large(policies<kEarlier>));
   suite.both<float>("across", simulated<WarpsN>(kLessCost), policies<kNone>);
   suite.both<float>("d64x32", simulated<Narrow>(kLessCost), policies<kCausal>);
   suite.forward<float>("lines", simulated<Lines>(kLessCost), policies<kCausal>);
-  suite.both<float>("one_product", simulated<One>(kLessCost), policies<kNone, kCausalDropout>);
-  suite.both<float>("d256", simulated<D256>(kWideCost), policies<kNone, kCausal>);
-  suite.backward<float>("in_order", simulated<InOrder>(kLessCost), policies<kCausal, kLearned>);
+  suite.both<float>("one_product", simulated<One>(kLessCost),
+                    policies<kNone> + in_large(policies<kCausalDropout>));
+  suite.both<float>("d256", simulated<D256>(kWideCost),
+                    policies<kCausal> + in_large(policies<kNone>));
+  suite.backward<float>("in_order", simulated<InOrder>(kLessCost),
+                        policies<kLearned> + in_large(policies<kCausal>));
   return true;
 }();
 

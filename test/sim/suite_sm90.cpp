@@ -194,8 +194,10 @@ void any_table() {
                               Tuning<TuningValues{.stages = 3}>>>();
   run_any_table<BackwardTraits<64, 64, 64, __half, Mask, NoScoreMod, NoDropout, 64,
                                DqMode::kAccumulate, BackwardTuning<>>>();
+#if ATTILE_TEST_LARGE
   run_any_table<BackwardTraits<64, 128, 64, __half, Mask, NoScoreMod, NoDropout, 64,
                                DqMode::kInOrder, BackwardTuning<>>>();
+#endif
   run_any_table<BackwardTraits<64, 64, 160, __half, Mask, NoScoreMod, NoDropout, 160,
                                DqMode::kInOrder, BackwardTuning<>>>();
 }
@@ -253,7 +255,7 @@ using CountedBias = attile::ForwardTraits<
 /// of one that has no scratch memory to count in. `set` sets the score modifier.
 template <class Traits, class F>
 void check_counted(const F& set) {
-  constexpr int kRows = 450, kHeads = 12, kKvHeads = 4;
+  constexpr int kRows = kTestLarge ? 450 : 386, kHeads = 12, kKvHeads = 4;
   const auto numbers = [](int heads, unsigned seed) {
     return example::normal<__half>(static_cast<std::size_t>(kRows) * heads * 64, seed);
   };
@@ -299,12 +301,14 @@ void check_counted_causal() {
     mod.bias = bias.get();
     mod.head_stride = 1024, mod.col_stride = 1;
   };
-  check_counted<CountedBias<192, 1, ModifierWords::kColumns>>(columns);
   check_counted<CountedBias<128, 2, ModifierWords::kColumns>>(columns);
+#if ATTILE_TEST_LARGE
+  check_counted<CountedBias<192, 1, ModifierWords::kColumns>>(columns);
   check_counted<CountedBias<192, 1, ModifierWords::kDiagonals>>([&](auto& mod) {
     mod.bias = bias.get() + 512;
     mod.head_stride = 1024, mod.row_stride = -1, mod.col_stride = 1;
   });
+#endif
 }
 
 /// Pages are refused that no box of rows fits into, and keys that begin in the middle of one, where
@@ -332,117 +336,137 @@ void check_pages_that_are_refused() {
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("sim.sm90", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies +
-                                    kSinkPolicies + kBlockPolicies + kEarlierPolicies +
-                                    policies<kHalfBias, kFullAlibi, kPreparedAlibi, kCachedCausal,
-                                             kPagedWindow, kPagedPackedEverything>);
+  const Suite suite("sim.sm90",
+                    in_large(kSimulatedPolicies + kLearnedPolicies + kSequencePolicies +
+                             kSinkPolicies + kBlockPolicies + kEarlierPolicies +
+                             policies<kHalfBias, kFullAlibi, kPreparedAlibi, kCachedCausal,
+                                      kPagedWindow, kPagedPackedEverything>));
+  suite.forward<__half>("128x64", simulated<Two>(kMost),
+                        in_large(kSimulatedPolicies + kSequencePolicies + kBlockPolicies +
+                                     policies<kSink, kOwnLengthsSink>,
+                                 policies<kWindow, kDocument, kUser, kRowIntervals, kPackedCausal,
+                                          kPaddedEverything, kBlockSparse, kOwnLengthsSink>));
   suite.forward<__half>(
       "128x64", simulated<Two>(kMost),
-      kSimulatedPolicies + kSequencePolicies + kBlockPolicies + policies<kSink, kOwnLengthsSink>);
-  suite.forward<__half>(
-      "128x64", simulated<Two>(kMost),
-      policies<kCachedCausal, kEarlier> + in_full(policies<>, policies<kFullAlibi>));
-  suite.forward<__nv_bfloat16>(
-      "192x32", simulated<Three>(kMost),
-      policies<kCausal, kFullAlibi, kPackedCausal, kPreparedAlibi, kEarlierEverything> +
-          in_full(policies<kCachedPackedAlibi>));
+      policies<kCachedCausal> +
+          in_large(policies<kEarlier> + in_full(policies<>, policies<kFullAlibi>)));
+  suite.forward<__nv_bfloat16>("192x32", simulated<Three>(kMost),
+                               policies<kCausal, kPreparedAlibi, kEarlierEverything> +
+                                   in_large(policies<kFullAlibi, kPackedCausal>) +
+                                   in_full(policies<kCachedPackedAlibi>));
   // Also with more work tiles than blocks: a window that makes a consumer skip tiles of K and V
   // ahead of more work, and dropout, with which consumers are ordered. And all policies at once.
   suite.forward<__nv_bfloat16>("192x32", simulated<Three>(2e6), policies<kWindow, kCausalDropout>);
   suite.forward<__nv_bfloat16>("192x32_or_sm80", simulated<ThreeOrSm80>(2e6),
                                policies<kEverything>);
   suite.forward<__nv_bfloat16>("64x64", simulated<Plain>(kMost), policies<kCausal>);
+  suite.forward<__half>("packed", simulated<Packed>(kMost),
+                        policies<kCausalDropout, kSink> +
+                            in_large(policies<kCausal, kRowIntervals, kEarlier, kFullAlibi>));
+  suite.forward<__half>("packed_or_sm80", simulated<PackedOrSm80>(kMost),
+                        in_large(policies<kNone>));
   suite.forward<__half>(
-      "packed", simulated<Packed>(kMost),
-      policies<kCausal, kCausalDropout, kRowIntervals, kSink, kEarlier, kFullAlibi>);
-  suite.forward<__half>("packed_or_sm80", simulated<PackedOrSm80>(kMost), policies<kNone>);
-  suite.forward<__half>("counted", simulated<Counted>(kMost),
-                        policies<kCausalSortedDocument, kRowIntervals, kKeyPadding>);
-  suite.forward<__half>("teams", simulated<Teams>(kMost),
-                        policies<kNone, kCausal, kWindow, kSink, kEarlier, kPackedCausal>);
-  suite.forward<__half>("counted_teams", simulated<CountedTeams>(kMost),
-                        policies<kCausal, kBlockSparse, kKeyPadding, kPackedBatches>);
+      "counted", simulated<Counted>(kMost),
+      policies<kCausalSortedDocument, kKeyPadding> + in_large(policies<kRowIntervals>));
+  suite.forward<__half>(
+      "teams", simulated<Teams>(kMost),
+      policies<kNone, kEarlier, kPackedCausal> + in_large(policies<kCausal, kWindow, kSink>));
+  suite.forward<__half>(
+      "counted_teams", simulated<CountedTeams>(kMost),
+      policies<kCausal, kPackedBatches> + in_large(policies<kBlockSparse, kKeyPadding>));
   suite.forward<__nv_bfloat16>("192x32_or_sm80", simulated<ThreeOrSm80>(2e6),
-                               policies<kPagedPackedEverything>);
+                               in_large(policies<kPagedPackedEverything>));
   suite.forward<__half>("128x64_or_sm80", simulated<TwoOrSm80>(kMost),
-                        policies<kPagedWindow, kEarlierPaged>);
-  suite.forward<__half>("elements", simulated<ElementsTwo>(kSeveralTiles), policies<kHalfBias>);
+                        policies<kPagedWindow> + in_large(policies<kEarlierPaged>));
+  suite.forward<__half>("elements", simulated<ElementsTwo>(kSeveralTiles),
+                        in_large(policies<kHalfBias>));
   suite.forward<__nv_bfloat16>("elements", simulated<ElementsThree>(kSeveralTiles),
                                policies<kHalfBias>);
   suite.forward<__half>("elements_d64", simulated<ElementsDefault>(kSeveralTiles),
-                        policies<kHalfBias>);
+                        in_large(policies<kHalfBias>));
   suite.forward<__half>("columns", simulated<ColumnsTwo>(kSeveralTiles),
-                        policies<kHalfBias, kBias>);
-  suite.forward<__nv_bfloat16>("columns_d64", simulated<ColumnsDefault>(kSeveralTiles),
-                               policies<kHalfBias, kLearnedBias, kLearnedBiasDropout>);
+                        policies<kBias> + in_large(policies<kHalfBias>));
+  suite.forward<__nv_bfloat16>(
+      "columns_d64", simulated<ColumnsDefault>(kSeveralTiles),
+      policies<kLearnedBiasDropout> + in_large(policies<kHalfBias, kLearnedBias>));
   suite.backward<__half>("columns_d64", simulated<ColumnsDefault>(kSeveralTiles),
-                         policies<kHalfBias, kBias>);
+                         policies<kBias> + in_large(policies<kHalfBias>));
   suite.forward<__half>("diagonals", simulated<DiagonalsTwo>(kSeveralTiles),
-                        policies<kHalfBias, kLearnedBias>);
+                        policies<kHalfBias> + in_large(policies<kLearnedBias>));
   suite.forward<__nv_bfloat16>("diagonals_d64", simulated<Diagonals64>(kSeveralTiles),
-                               policies<kHalfBias, kLearnedBiasDropout>);
-  suite.backward<__half>("diagonals_d64", simulated<Diagonals64>(kSeveralTiles),
-                         policies<kHalfBias, kLearnedBias, kLearnedBiasDropout>);
+                               in_large(policies<kHalfBias, kLearnedBiasDropout>));
+  suite.backward<__half>(
+      "diagonals_d64", simulated<Diagonals64>(kSeveralTiles),
+      policies<kHalfBias> + in_large(policies<kLearnedBias, kLearnedBiasDropout>));
   suite.backward<__nv_bfloat16>("diagonals_d128", simulated<Diagonals128>(kSeveralTiles),
-                                policies<kLearnedBias>);
+                                in_large(policies<kLearnedBias>));
   suite.backward<__half>("diagonals_d192", simulated<Diagonals192>(kSeveralTiles),
-                         policies<kHalfBias, kLearnedBias>);
+                         in_large(policies<kHalfBias, kLearnedBias>));
   suite.backward<__half>("diagonals_in_order", simulated<DiagonalsInOrder>(kSeveralTiles),
-                         policies<kHalfBias>);
+                         in_large(policies<kHalfBias>));
   suite.backward<__half>("elements_rows", simulated<ElementsRows>(kSeveralTiles),
-                         policies<kHalfBias>);
+                         in_large(policies<kHalfBias>));
   suite.backward<__half>("elements_columns", simulated<ElementsColumns>(kSeveralTiles),
                          policies<kHalfBias>);
   suite.backward<__nv_bfloat16>("elements_in_order", simulated<ElementsInOrder>(kSeveralTiles),
                                 policies<kHalfBias>);
-  suite.backward<__half>("elements_d96", simulated<Elements96>(kSeveralTiles), policies<kHalfBias>);
+  suite.backward<__half>("elements_d96", simulated<Elements96>(kSeveralTiles),
+                         in_large(policies<kHalfBias>));
   suite.backward<__nv_bfloat16>("elements_d192x128", simulated<Elements192x128>(kSeveralTiles),
-                                policies<kHalfBias>);
+                                in_large(policies<kHalfBias>));
   suite.backward<__half>("elements_d256", simulated<Elements256>(kSeveralTiles),
-                         policies<kHalfBias>);
+                         in_large(policies<kHalfBias>));
   suite.backward<__half>("elements_in_order_d256", simulated<ElementsInOrder256>(kSeveralTiles),
-                         policies<kHalfBias>);
+                         in_large(policies<kHalfBias>));
   suite.forward<__half>("d64x32", simulated<Narrow>(kMost), policies<kCausal>);
   suite.forward<__half>("d256", simulated<Deep>(kWide),
-                        policies<kNone, kCausal, kOwnLengths, kEarlier>);
-  suite.forward<__half>("packed_d256", simulated<PackedDeep>(kWide / 8), policies<kCausal>);
-  suite.forward<__half>("d96", simulated<D96>(kWide), policies<kNone>);
-  suite.backward<__half>("rows_or_sm80", simulated<RowsOrSm80>(kMost), policies<kNone>);
+                        policies<kCausal> + in_large(policies<kNone, kOwnLengths, kEarlier>));
+  suite.forward<__half>("packed_d256", simulated<PackedDeep>(kWide / 8),
+                        in_large(policies<kCausal>));
+  suite.forward<__half>("d96", simulated<D96>(kWide), in_large(policies<kNone>));
+  suite.backward<__half>("rows_or_sm80", simulated<RowsOrSm80>(kMost), in_large(policies<kNone>));
+  suite.backward<__half>("rows", simulated<Rows>(kMost),
+                         policies<kLearnedDropout, kOwnLengthsSink> +
+                             in_large(policies<kLearned, kLearnedBiasDropout, kOwnLengths>));
   suite.backward<__half>(
-      "rows", simulated<Rows>(kMost),
-      policies<kLearned, kLearnedDropout, kLearnedBiasDropout, kOwnLengths, kOwnLengthsSink>);
-  suite.backward<__half>("columns", simulated<Columns>(kMost),
-                         policies<kCausal, kNone, kLearned, kLearnedBias, kKeyPadding,
-                                  kRowIntervals, kSinkEverything> +
-                             kSequencePolicies);
-  suite.backward<__half>("columns_or_sm80", simulated<ColumnsOrSm80>(kMost), policies<kEverything>);
-  suite.backward<__half>("columns", simulated<Columns>(kWide), policies<kDocument, kPreparedAlibi>);
+      "columns", simulated<Columns>(kMost),
+      policies<kNone, kKeyPadding> +
+          in_large(policies<kCausal, kLearned, kLearnedBias, kRowIntervals, kSinkEverything> +
+                       kSequencePolicies,
+                   policies<kPaddedEverything>));
+  suite.backward<__half>("columns_or_sm80", simulated<ColumnsOrSm80>(kMost),
+                         in_large(policies<kEverything>));
+  suite.backward<__half>("columns", simulated<Columns>(kWide),
+                         in_large(policies<kDocument, kPreparedAlibi>));
   // Tiles of 64 rows and up to 64 columns: dQ of 32 columns each, of panels of K as wide.
   suite.backward<__half>("d64_or_sm80", simulated<DefaultOrSm80>(kMost), policies<kEverything>);
   suite.backward<__half>("columns_in_order", simulated<ColumnsInOrder>(kWide), policies<kDocument>);
   suite.backward<__nv_bfloat16>("one_group", simulated<OneGroup>(kMost), policies<kCausal>);
-  suite.backward<__half>("in_order", simulated<InOrder>(kMost),
-                         policies<kCausal, kPackedCausal, kPackedBatches, kCausalSortedDocument,
-                                  kRowIntervals, kSink>);
+  suite.backward<__half>(
+      "in_order", simulated<InOrder>(kMost),
+      policies<kCausal, kPackedCausal> +
+          in_large(policies<kPackedBatches, kCausalSortedDocument, kRowIntervals, kSink>));
   suite.backward<__half>("d96", simulated<D96>(kWide / 4), policies<kNone>);
   suite.backward<__half>("d96_in_order", simulated<SemaphoreWarps>(kWide / 4),
-                         policies<kCausal, kPackedCausal>);
+                         policies<kCausal> + in_large(policies<kPackedCausal>));
   suite.backward<__half>("d256", simulated<Roles256>(kWide),
-                         policies<kNone, kLearned, kOwnLengths, kPackedCausal, kPaddedEverything>);
+                         policies<kNone, kPackedCausal> +
+                             in_large(policies<kLearned, kOwnLengths, kPaddedEverything>));
   suite.backward<__half>("d160x64_in_order", simulated<RolesInOrder>(kWide / 4),
-                         policies<kCausal, kEverything, kPackedCausal>);
+                         policies<kCausal> + in_large(policies<kEverything, kPackedCausal>));
   suite.backward<__half>("d160x64_in_order", simulated<RolesInOrder>(kWide),
-                         policies<kLearnedBias>);
+                         in_large(policies<kLearnedBias>));
   suite.backward<__nv_bfloat16>("d192", simulated<Roles192>(kWide),
-                                policies<kEverything, kLearnedBias>);
-  suite.forward<__nv_bfloat16>("default", simulated<Default>(kMost), policies<kBlockSparse>);
-  suite.backward<__half>("one_group", simulated<OneGroup>(kMost), policies<kBlockSparse>);
+                                policies<kLearnedBias> + in_large(policies<kEverything>));
+  suite.forward<__nv_bfloat16>("default", simulated<Default>(kMost),
+                               in_large(policies<kBlockSparse>));
+  suite.backward<__half>("one_group", simulated<OneGroup>(kMost), in_large(policies<kBlockSparse>));
   suite.backward<__half>("one_group_in_order", simulated<OneGroupInOrder>(kMost),
                          policies<kBlockSparse>);
   suite.backward<__half>("columns", simulated<Columns>(kMost), policies<kBlockSparseEverything>);
   suite.backward<__half>("columns_in_order", simulated<ColumnsInOrder>(kMost),
-                         policies<kBlockSparseEverything>);
-  suite.backward<__half>("d256", simulated<Roles256>(6e6), policies<kBlockSparse>);
+                         in_large(policies<kBlockSparseEverything>));
+  suite.backward<__half>("d256", simulated<Roles256>(6e6), in_large(policies<kBlockSparse>));
   suite.test("block_sparse", "forward", "wrong_lists",
              [] { forward_of_wrong_lists<ListedForward<128, 32, 16>>(300, 250); });
   // Two teams.
@@ -451,6 +475,7 @@ const bool kRegistered = [] {
     static_assert(Traits::kTeams == 2);
     forward_of_wrong_lists<Traits>(400, 250);
   });
+#if ATTILE_TEST_LARGE
   // Three consumers: blocks of 192 rows.
   suite.test("block_sparse", "forward", "wrong_lists_of_192_rows", [] {
     using Args = attile::ForwardArgs<__half, attile::BlockSparse<attile::Causal, 192, 64>>;
@@ -458,16 +483,20 @@ const bool kRegistered = [] {
     static_assert(Traits::kBr == 192 && Traits::kBc == 64);
     forward_of_wrong_lists<Traits>(400, 250);
   });
+#endif
   suite.test("block_sparse", "backward", "wrong_lists", [] {
-    backward_of_wrong_lists<ListedBackward<32, attile::DqMode::kAccumulate>>(300, 250);
     backward_of_wrong_lists<ListedBackward<32, attile::DqMode::kInOrder>>(300, 250);
+#if ATTILE_TEST_LARGE
+    backward_of_wrong_lists<ListedBackward<32, attile::DqMode::kAccumulate>>(300, 250);
     backward_of_wrong_lists<ListedBackward<256, attile::DqMode::kInOrder>>(150, 140);
+#endif
   });
   suite.test("paged_window", "forward", "any_cache",
              run_any_cache<KernelsOf<TwoOrSm80, __half, kPagedWindow>::Forward, 16>);
   suite.test("paged_window", "forward", "pages_are_refused", check_pages_that_are_refused);
   suite.test("own_lengths", "forward", "neighbours_change_no_bits",
              [] { CHECK(beside_neighbour(1.0f) == beside_neighbour(20.0f)); });
+#if ATTILE_TEST_LARGE
   // A neighbour's large keys take the short way from small scores' softcap, and from nothing else.
   suite.test("modifiers", "forward", "beside_a_neighbour", [] {
     const example::DeviceArray<float> slopes(std::vector<float>{0.6299605f});
@@ -480,18 +509,28 @@ const bool kRegistered = [] {
                    KernelsOf<InOrder::Kernels, __half, kPackedCausal>::Backward,
                    KernelsOf<Columns::Kernels, __half, kPackedCausal>::Backward,
                    KernelsOf<RolesInOrder::Kernels, __half, kPackedCausal>::Backward>(suite, 4, 2);
+#else
+  add_packed_tests<KernelsOf<Two::Kernels, __half, kPackedCausal>::Forward,
+                   KernelsOf<InOrder::Kernels, __half, kPackedCausal>::Backward>(suite, 4, 2);
+#endif
   suite.test("packed_batches", "both", "any_offsets", [] {
-    run_any_offsets<KernelsOf<Two::Kernels, __half, kPackedBatches>::Forward, 7>();
     run_any_offsets<KernelsOf<CountedTeams::Kernels, __half, kPackedBatches>::Forward, 7>();
     run_any_offsets<KernelsOf<InOrder::Kernels, __half, kPackedBatches>::Backward, 7>();
+#if ATTILE_TEST_LARGE
+    run_any_offsets<KernelsOf<Two::Kernels, __half, kPackedBatches>::Forward, 7>();
     run_any_offsets<KernelsOf<Columns::Kernels, __half, kPackedBatches>::Backward, 40>();
+#endif
   });
   // Several kv tiles, whose blocks go row by row through the query heads, and head by head.
   suite.test("packed_causal", "both", "bits_of_several_kv_tiles", [] {
     using Both = ByTraits<KernelsOf<Two::Kernels, __half, kPackedCausal>::Forward,
                           KernelsOf<InOrder::Kernels, __half, kPackedCausal>::Backward>;
-    check_packed_bits<Both>(300, 400, 4, 1);
-    check_packed_bits<Both>(300, 400, 4, 2);
+    if (kTestLarge) {
+      check_packed_bits<Both>(300, 400, 4, 1);
+      check_packed_bits<Both>(300, 400, 4, 2);
+    } else {
+      check_packed_bits<Both>(150, 300, 4, 2);
+    }
     CHECK(machine_reports() == "");
   });
   suite.test("causal", "forward", "counted", check_counted_causal);
@@ -499,20 +538,26 @@ const bool kRegistered = [] {
     const auto run = on_device([]<class Args>(const Args& args) {
       return attile::forward<attile::sm90::DefaultForwardTraits<Args, 32>>(args);
     });
+#if ATTILE_TEST_LARGE
     check_parts_of_sequences<__nv_bfloat16, attile::Uniform, attile::Packed>(run);
+#endif
     check_parts<KeysInParts<__half, attile::Uniform, attile::PartDropout, attile::Causal>>(
         {2, 4, 2, 20, 32, {16, 64, 144, 200}}, run);
     CHECK(machine_reports() == "");
   });
   suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);
+#if ATTILE_TEST_LARGE
   suite.test("any_table", "both", "causal_sorted_document",
              any_table<attile::And<attile::Causal, attile::SortedDocument>>);
+#endif
   suite.test("any_table", "both", "row_intervals", any_table<attile::RowIntervals>);
   suite.test("own_mask", "backward", "nothing_is_visible", [] {
-    nothing_is_visible<DefaultOfNothing<64>>();
     nothing_is_visible<DefaultOfNothing<96>>();
-    nothing_is_visible<DefaultOfNothing<192>>();
     nothing_is_visible<ThreeOfNothing>();
+#if ATTILE_TEST_LARGE
+    nothing_is_visible<DefaultOfNothing<64>>();
+    nothing_is_visible<DefaultOfNothing<192>>();
+#endif
   });
   return true;
 }();

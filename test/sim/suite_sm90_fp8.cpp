@@ -59,40 +59,44 @@ constexpr double kWide = 1.2e6;
 // promoted in parts beside S, or behind it in the registers of S, or not promoted.
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("sim.sm90_fp8", kSimulatedPolicies + kSequencePolicies + kBlockPolicies +
-                                        policies<kSink, kOwnLengthsSink, kCachedCausal, kEarlier,
-                                                 kPreparedAlibi, kPagedWindow, kEarlierEverything>);
+  const Suite suite("sim.sm90_fp8",
+                    in_large(kSimulatedPolicies + kSequencePolicies + kBlockPolicies +
+                             policies<kSink, kOwnLengthsSink, kCachedCausal, kEarlier,
+                                      kPreparedAlibi, kPagedWindow, kEarlierEverything>));
   suite.forward<__half>("fp8.128x64", simulated<Promoted<E4m3, E4m3, E4m3, Fp8Two>>(kMost),
-                        kSimulatedPolicies + kSequencePolicies + kBlockPolicies +
-                            policies<kSink, kOwnLengthsSink, kCachedCausal, kEarlier>);
-  suite.forward<__nv_bfloat16>("fp8.192x32", simulated<Promoted<E5m2, E4m3, E5m2, Fp8Three>>(kMost),
-                               policies<kCausal, kPackedCausal, kWindow, kCausalDropout,
-                                        kPreparedAlibi, kPagedWindow, kEarlierEverything>);
+                        in_large(kSimulatedPolicies + kSequencePolicies + kBlockPolicies +
+                                     policies<kSink, kOwnLengthsSink, kCachedCausal, kEarlier>,
+                                 policies<kNone, kEverything, kBlockSparse, kCachedCausal>));
+  suite.forward<__nv_bfloat16>(
+      "fp8.192x32", simulated<Promoted<E5m2, E4m3, E5m2, Fp8Three>>(kMost),
+      policies<kCausal, kPackedCausal, kPagedWindow> +
+          in_large(policies<kWindow, kCausalDropout, kPreparedAlibi, kEarlierEverything>));
   suite.forward<__half>("fp8_unpromoted.128x64",
                         simulated<Unpromoted<E4m3, E5m2, E4m3, Fp8Ordered>>(kMost),
-                        policies<kNone, kCausal, kOwnLengths, kSink>);
+                        policies<kCausal, kSink> + in_large(policies<kNone, kOwnLengths>));
   suite.forward<__half>("fp8_apart.128x64", simulated<Promoted<E4m3, E4m3, E5m2, Fp8Apart>>(kMost),
-                        policies<kNone, kCausal, kPackedCausal, kSink>);
+                        policies<kCausal> + in_large(policies<kNone, kPackedCausal, kSink>));
   using Fp8Columns = Promoted<E4m3, E4m3, E5m2, Fp8Two, Fp8Layout::kColumns>;
   suite.forward<__half>("fp8_columns.128x64", simulated<Fp8Columns>(kMost),
-                        policies<kNone, kCausal, kOwnLengths, kPagedWindow>);
+                        policies<kOwnLengths> + in_large(policies<kNone, kCausal, kPagedWindow>));
   // V is transposed ahead, of every second batch size.
   using AheadColumns = Promoted<E4m3, E4m3, E5m2, Fp8Ahead, Fp8Layout::kColumns>;
   suite.forward<__half>("fp8_ahead.128x64", simulated<Promoted<E4m3, E4m3, E4m3, Fp8Ahead>>(kMost),
-                        policies<kNone, kCausal, kWindow, kSink>);
+                        policies<kWindow> + in_large(policies<kNone, kCausal, kSink>));
   suite.forward<__half>("fp8_ahead_columns.128x64", simulated<AheadColumns>(kMost),
-                        policies<kNone, kCausal>);
+                        policies<kCausal> + in_large(policies<kNone>));
   using Mix = Fp8Executor<Fp8Two, E5m2, E5m2, AsItIs, Fp8Products::kScores>;
   suite.forward<__half>("fp8_mix.128x64", simulated<Mix>(kMost),
-                        policies<kNone, kCausal, kPackedCausal>);
+                        policies<kPackedCausal> + in_large(policies<kNone, kCausal>));
   suite.forward<__half>("fp8.d128", simulated<Promoted<E4m3, E4m3, E4m3, Fp8Wide>>(kWide),
-                        policies<kNone, kCausal>);
+                        policies<kCausal> + in_large(policies<kNone>));
   suite.forward<__nv_bfloat16>("fp8.d256", simulated<Promoted<E4m3, E4m3, E4m3, Fp8Deep>>(kWide),
-                               policies<kNone, kCausal, kOwnLengths>);
+                               policies<kNone> + in_large(policies<kCausal, kOwnLengths>));
   suite.forward<__half>("fp8_unpromoted.d256",
-                        simulated<Unpromoted<E4m3, E4m3, E4m3, Fp8Deep>>(kWide), policies<kCausal>);
+                        simulated<Unpromoted<E4m3, E4m3, E4m3, Fp8Deep>>(kWide),
+                        in_large(policies<kCausal>));
   suite.forward<__half>("fp8.packed", simulated<Promoted<E4m3, E4m3, E4m3, Fp8Packed>>(kMost),
-                        policies<kNone, kCausal, kSink>);
+                        policies<kSink> + in_large(policies<kNone, kCausal>));
   suite.test("none", "forward", "fp8_cases", [] {
     constexpr auto kPromoted = Fp8Products::kPromoted;
     using Half = attile::Elements<E4m3, E4m3, E4m3, __half>;
@@ -102,13 +106,15 @@ const bool kRegistered = [] {
     check_fp8_scales<attile::Elements<E5m2, E5m2, __half, __half>>(Fp8Two{}, 64, 32,
                                                                    Fp8Products::kScores);
     check_fp8_sum<Half>(Fp8Two{}, 4096, 64);
+#if ATTILE_TEST_LARGE
     check_fp8_sum<Half>(Fp8Apart{}, 4096, 64);
+    check_fp8_columns<Half>(Fp8Deep{}, 192, kPromoted);
+#endif
     check_fp8_tail<Half>(Fp8Two{}, 64);
     check_fp8_extreme_scales<Half>(Fp8Two{});
     check_fp8_one_column<attile::Elements<E4m3, E4m3, E4m3, float>>(Fp8Two{});
     check_fp8_columns<Half>(Fp8Two{}, 64, kPromoted);
     check_fp8_columns<attile::Elements<E5m2, E4m3, E4m3, float>>(Fp8Three{}, 48, kPromoted);
-    check_fp8_columns<Half>(Fp8Deep{}, 192, kPromoted);
     for (const bool outliers : {false, true}) {
       check_fp8_error<Half>(Fp8Two{}, 64, 200, 64, outliers);
     }

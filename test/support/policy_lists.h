@@ -7,6 +7,10 @@
 #ifndef ATTILE_TEST_FULL
 #define ATTILE_TEST_FULL 0
 #endif
+// Set to 1 where the build may take an hour: the large sample is built, and not the small one.
+#ifndef ATTILE_TEST_LARGE
+#define ATTILE_TEST_LARGE ATTILE_TEST_FULL
+#endif
 
 /// The one list of all policies: X(name in names of tests, Policy). Those of caches and of earlier
 /// keys have no backward pass.
@@ -62,6 +66,7 @@
 namespace attile_test {
 
 inline constexpr bool kTestFull = ATTILE_TEST_FULL;
+inline constexpr bool kTestLarge = kTestFull || ATTILE_TEST_LARGE;
 
 /// The policy in names of tests. One that ATTILE_EACH_POLICY lacks is an error of -Wswitch.
 constexpr const char* name_of(Policy policy) {
@@ -93,6 +98,15 @@ constexpr auto in_full(All all, Sample sample = {}) {
     return all;
   } else {
     return sample;
+  }
+}
+/// `large` in a build with ATTILE_TEST_LARGE or ATTILE_TEST_FULL, `small` in any other.
+template <class Large, class Small = Policies<>>
+constexpr auto in_large(Large large, Small small = {}) {
+  if constexpr (kTestLarge) {
+    return large;
+  } else {
+    return small;
   }
 }
 

@@ -73,14 +73,15 @@ inline std::size_t count_sample(const std::string& entry) {
 }
 
 /// The sample of a kernel that takes so many cases. ATTILE_SUITE_EVERY is for tools under which all
-/// of them would take hours. A kernel has one of `every` cases, or of fewer, so that four remain;
-/// each kernel of an entry begins at another case, so that together they run all.
+/// of them would take hours. A kernel has one of `every` cases, or of fewer, so that four remain,
+/// or two where the small sample is built; each kernel of an entry begins at another case, so that
+/// together they run all.
 inline Sample sample_of(const std::string& entry, std::size_t every, std::size_t taken) {
   if (const char* const every_of_tool = std::getenv("ATTILE_SUITE_EVERY")) {
     return {0, static_cast<std::size_t>(std::max(1, std::atoi(every_of_tool)))};
   }
   if (every == 1) return {};
-  every = std::max<std::size_t>(1, std::min(every, taken / 4));
+  every = std::max<std::size_t>(1, std::min(every, taken / (kTestLarge ? 4 : 2)));
   return {count_sample(entry) % every, every};
 }
 
