@@ -309,7 +309,7 @@ class ForwardConsumer {
         row_sinks<Outputs>(p_, scales.scale_log2, [&] { return p_.coord(at, warpgroup_, 0); });
     softmax_.finish(output_.o_frag, done.output_scale(sampler_.keep_scale()), sinks);  // line 12
     apply_fusion<Traits>(fusion_, warpgroup_, at, output_.o_frag);
-    store_o(p_, smem_, warpgroup_, at, output_.o_frag);  // line 14
+    store_o(p_, smem_, warpgroup_, at, output_.o_frag);                                // line 14
     store_lse<Outputs>(p_, p_.coord(at, warpgroup_, 0), softmax_, scales.scale_log2);  // 13, 15
   }
 
