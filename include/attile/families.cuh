@@ -105,11 +105,11 @@ struct Sm90Family {
       using Columns = sm90::DefaultBackwardTraits<Args, D, Dv, kMode, TileSet::kColumns>;
       if (sm90::runs<Columns>(args)) return f(std::type_identity<Columns>{});
     }
-    if constexpr (kHasBackwardDiagonals<Args, D, Dv>) {
+    if constexpr (kHasBackwardDiagonals<Args>) {
       using Diagonals = sm90::DefaultBackwardTraits<Args, D, Dv, kMode, TileSet::kDiagonals>;
       if (sm90::runs<Diagonals>(args)) return f(std::type_identity<Diagonals>{});
     }
-    if constexpr (kHasBackwardElementTiles<Args, D, Dv>) {
+    if constexpr (kHasBackwardElementTiles<Args>) {
       using Elements = sm90::DefaultBackwardTraits<Args, D, Dv, kMode, TileSet::kElements>;
       if (sm90::runs<Elements>(args)) return f(std::type_identity<Elements>{});
     }

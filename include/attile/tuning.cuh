@@ -190,20 +190,17 @@ struct Sm90Forward {
 
 /// Says whether the sm90 backward pass makes P of S, and of what a modifier reads, alone, before dP
 /// is there (BackwardTraits::kPBeforeDp).
-template <class Args, int D, int Dv>
-inline constexpr bool kMakesPBeforeDp = [] {
-  constexpr int kDim = max(D, Dv);
-  constexpr bool kGradientOfScores =
-      kHasGradient<typename Args::ScoreModType> && kNeedsScores<typename Args::ScoreModType>;
-  return !kGradientOfScores && (kDim <= 64 || kDim > 128 || !Args::DropoutType::kEnabled);
-}();
-/// Says whether there is one with tiles of a modifier's elements, or with words of diagonals.
-template <class Args, int D, int Dv>
-inline constexpr bool kHasBackwardElementTiles =
-    kHasElementTiles<Args>&& kMakesPBeforeDp<Args, D, Dv>;
-template <class Args, int D, int Dv>
+template <class Args>
+inline constexpr bool kMakesPBeforeDp =
+    !kHasGradient<typename Args::ScoreModType> || !kNeedsScores<typename Args::ScoreModType>;
+/// Says whether there is one with tiles of a modifier's elements, or with words of diagonals. Beside
+/// dropout such a one takes 0.72 to 0.86 of the time of one that reads for each score, at D = 96 and
+/// 128 (H200, bench/log/tuning-policies.md).
+template <class Args>
+inline constexpr bool kHasBackwardElementTiles = kHasElementTiles<Args>&& kMakesPBeforeDp<Args>;
+template <class Args>
 inline constexpr bool kHasBackwardDiagonals =
-    kHasDiagonalTiles<typename Args::ScoreModType, StandardMath>&& kMakesPBeforeDp<Args, D, Dv>&&
+    kHasDiagonalTiles<typename Args::ScoreModType, StandardMath>&& kMakesPBeforeDp<Args>&&
         Args::SequencesType::kUniform &&
     !BlockListMask<typename Args::MaskType>;
 
