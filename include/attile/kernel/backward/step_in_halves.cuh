@@ -7,9 +7,12 @@
 #include <attile/core/index.h>
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
+#include <attile/core/modifier_gradient.h>
 #include <attile/core/score_mod.h>
+#include <attile/core/tile_modifier.h>
 #include <attile/kernel/backward/backward_step.cuh>
 #include <attile/kernel/backward/log2_lse.cuh>
+#include <attile/tile/modifier_math.h>
 #include <attile/tile/modify.cuh>
 #include <attile/tile/scores.cuh>
 #include <attile/tile/tile_coord.cuh>
@@ -62,13 +65,21 @@ ATTILE_DEVICE void probabilities_and_factor(Edge edge, Registers& p_frag, Regist
   constexpr bool kHides = kMayHide<S> && kNeedsScores<S>;
   // Above 128 columns dropout leaves no registers for ways to simplify.
   constexpr bool kSimplifies = !kHasDropout || Params::kColumns <= 128;
+  // From 65 to 128 columns there are no registers for LSE where a thread reads an element of memory
+  // for each score that is wider than 16 bits, or has a gradient, too: it reads LSE there.
+  using Element = typename ElementTypeOf<S, typename Params::T>::type;
+  constexpr bool kReadsLseLate = Params::kColumns > 64 && Params::kColumns <= 128 &&
+                                 std::is_same_v<Elements, tile::NoElements> &&
+                                 kHasElements<S, tile::MathOf<typename Params::T>> &&
+                                 (sizeof(Element) > 2 || kHasGradient<S>);
   with_modifier<true, kSimplifies>(p_frag, p, coord, elements, [&](const auto& modifier) {
     float row_lse[Registers::kRegRows];
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) row_lse[r] = lse[Registers::row(r)];
     keep.for_each(coord, [&](int r, int c, bool is_kept) {
       const auto modified = modifier(p_frag.at(r, c), r, c);
-      const float prob = probability(modified.value, score_scale, row_lse[r], keep, is_kept);
+      const float of_row = kReadsLseLate ? lse[Registers::row(r)] : row_lse[r];
+      const float prob = probability(modified.value, score_scale, of_row, keep, is_kept);
       p_frag.at(r, c) = Keep::kSigns || is_kept ? prob : 0.0f;
       factor.at(r, c) = kHides && modified.value == -kInf ? 0.0f : prob * modified.derivative;
     });
