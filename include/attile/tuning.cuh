@@ -122,12 +122,12 @@ struct Sm90Forward {
   /// Whether a modifier, if there is one, adds to scores alone, and takes few registers.
   static constexpr bool kAdds = !kNeedsScores<S> && !Args::DropoutType::kEnabled;
   /// Whether sequences are packed, and two teams faster than three consumers: under `Causal` they
-  /// take 0.60 to 0.96 of the time. Where all rows see all keys they take 0.58 to 0.98 up to 1k and
-  /// 1.04 to 1.09 from 2k on: documents of dense tensors have them, which are mostly short (H200,
-  /// bench/log/tuning-sequences.md). Of `Padded` sequences they spill.
+  /// take 0.60 to 0.96 of the time, with `Alibi` 0.91. Where all rows see all keys they take 0.58
+  /// to 0.98 up to 1k and 1.04 to 1.09 from 2k on: documents of dense tensors have them, which are
+  /// mostly short (H200, bench/log/tuning-sequences.md). Of `Padded` sequences they spill.
   static constexpr bool kPackedTeams =
-      kIsPacked<Seqs> && kPlainScores<Args> &&
-      (std::is_same_v<M, Causal> || (std::is_same_v<M, NoMask> && kIsInBatches<Seqs>));
+      kIsPacked<Seqs> && (std::is_same_v<M, Causal> ||
+                          (std::is_same_v<M, NoMask> && kPlainScores<Args> && kIsInBatches<Seqs>));
   /// What two teams have registers for.
   static constexpr bool kTeams =
       kAdds && kShortSet && (Seqs::kUniform || kPackedTeams) && !E::kFp8Queries &&
@@ -193,9 +193,9 @@ struct Sm90Forward {
 template <class Args>
 inline constexpr bool kMakesPBeforeDp =
     !kHasGradient<typename Args::ScoreModType> || !kNeedsScores<typename Args::ScoreModType>;
-/// Says whether there is one with tiles of a modifier's elements, or with words of diagonals. Beside
-/// dropout such a one takes 0.72 to 0.86 of the time of one that reads for each score, at D = 96 and
-/// 128 (H200, bench/log/tuning-policies.md).
+/// Says whether there is one with tiles of a modifier's elements, or with words of diagonals.
+/// Beside dropout such a one takes 0.72 to 0.86 of the time of one that reads for each score, at D
+/// = 96 and 128 (H200, bench/log/tuning-policies.md).
 template <class Args>
 inline constexpr bool kHasBackwardElementTiles = kHasElementTiles<Args>&& kMakesPBeforeDp<Args>;
 template <class Args>
