@@ -137,6 +137,7 @@ using Documents = Masked<attile::SortedDocument>;
 using Prefix = attile::Policies<attile::Prefix>;  // it has the causal mask in it
 using Parity = Masked<own::SameParity>;
 using Bias = attile::Policies<Mask, attile::AdditiveBias<T>>;
+using BiasDropout = attile::Policies<Mask, attile::AdditiveBias<T>, attile::PhiloxDropout>;
 using LearnedBias = attile::Policies<Mask, attile::LearnedBias<T>>;
 using KeyPadding = Masked<attile::KeyPadding>;
 #if __has_include(<attile/core/sink.h>)  // earlier headers have none

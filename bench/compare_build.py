@@ -19,8 +19,8 @@ TYPES = {"bf16": "__nv_bfloat16", "fp16": "__half", "fp32": "float",
 MASKS = {"full": "NoMask", "causal": "Causal", "window": "SlidingWindow"}
 POLICIES = {"": "Plain", "dropout": "Dropout", "softcap": "Softcap", "alibi": "Alibi",
             "softcap_alibi_dropout": "SoftcapAlibiDropout", "documents": "Documents",
-            "prefix": "Prefix", "parity": "Parity", "bias": "Bias", "learned_bias": "LearnedBias",
-            "key_padding": "KeyPadding", "blocks": "Blocks", "sink": "Sink", "earlier": "Earlier",
+            "prefix": "Prefix", "parity": "Parity", "bias": "Bias",
+            "bias_hrc_dropout": "BiasDropout", "learned_bias": "LearnedBias", "key_padding": "KeyPadding", "blocks": "Blocks", "sink": "Sink", "earlier": "Earlier",
             "packed": "Packed", "packed_documents": "PackedDocuments",
             "cached": "Cached", "cached_tree": "CachedTree", "paged": "Paged",
             "paged_packed": "PagedPacked"}

@@ -41,6 +41,7 @@ POLICIES = {
     "parity": "own mask: parity",
     "bias_hrc": "bias (head, row, col)",
     "bias_bc": "bias (batch, col)",
+    "bias_hrc_dropout": f"bias (head, row, col) + dropout {DROPOUT}",
     "dbias_hrc": "learned bias (head, row, col)",
     "dbias_hc": "learned bias (head, col)",
     "dbias_distance": "learned bias (head, col - row)",

@@ -232,7 +232,7 @@ def cudnn(x, direction):
     import torch
     from torch.nn.attention import SDPBackend
 
-    _offered(x, ("dropout", "bias_hrc", "bias_bc", "key_padding"),
+    _offered(x, ("dropout", "bias_hrc", "bias_bc", "bias_hrc_dropout", "key_padding"),
              "PyTorch's interface to it changes scores by a bias and by dropout alone")
     bias, aten = x.policy.torch_bias(x.dtype), torch.ops.aten
     demand(x, direction, SDPBackend.CUDNN_ATTENTION, "cuDNN attention", bias, x.policy.dropout)

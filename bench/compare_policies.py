@@ -80,12 +80,12 @@ class Policy:
         import torch
 
         self.cell = cell
-        self.dropout = DROPOUT if cell.policy in ("dropout", "softcap_alibi_dropout") else 0.0
+        self.dropout = DROPOUT if cell.policy.endswith("dropout") else 0.0
         self.bias = self.slopes = self.documents = self.key_lengths = self.blocks = None
         self.learned = self.dlearned = self.sinks = self.earlier = None
         self.lists = {}
         batch, heads, length = cell.batch, cell.q_heads, cell.length
-        if cell.policy == "bias_hrc":
+        if cell.policy in ("bias_hrc", "bias_hrc_dropout"):
             self.bias = normal(1, heads, length, length)
         if cell.policy == "bias_bc":
             self.bias = normal(batch, 1, 1, length)
@@ -204,8 +204,9 @@ class Policy:
             return score + learned[head, column - row + last]
 
         return {"softcap": softcap, "alibi": alibi, "softcap_alibi_dropout": softcap_alibi,
-                "bias_hrc": bias_hrc, "bias_bc": bias_bc, "dbias_hrc": dbias_hrc,
-                "dbias_hc": dbias_hc, "dbias_distance": dbias_distance}.get(self.cell.policy)
+                "bias_hrc": bias_hrc, "bias_hrc_dropout": bias_hrc, "bias_bc": bias_bc,
+                "dbias_hrc": dbias_hrc, "dbias_hc": dbias_hc,
+                "dbias_distance": dbias_distance}.get(self.cell.policy)
 
     def derivative(self):
         """score -> the derivative of the score in its place; None: 1."""
