@@ -63,40 +63,37 @@ struct Sm90Family {
 
   template <int D, int Dv, class Args, class F>
   static auto forward(const Args& args, const F& f) {
-    using Traits = sm90::DefaultForwardTraits<Args, D, Dv>;
-    // Only a sequence's own length may choose its kernel; with other policies q_len is a bound.
-    if constexpr (Args::SequencesType::kUniform) {
+    constexpr bool kHasLists = BlockListMask<typename Args::MaskType>;
+    // Query heads share tiles where all sequences have one length. Dropout's groups of eight
+    // scores, and block lists, are those of one head.
+    if constexpr (Args::SequencesType::kUniform && !Args::DropoutType::kEnabled && !kHasLists) {
       using PackedHeads = sm90::DefaultForwardTraits<Args, D, Dv, TileSet::kPackedHeads>;
-      // Dropout's groups of eight scores, and block lists, are those of one head.
-      if constexpr (!Args::DropoutType::kEnabled && !BlockListMask<typename Args::MaskType>) {
-        const bool pays = forward_of<D, Dv, TileSet::kAny, TileSet::kLong>(args, [&](auto kernel) {
-          return sm90::packing_pays<typename decltype(kernel)::type, PackedHeads>(args);
-        });
-        if (pays) return f(std::type_identity<PackedHeads>{});
-      }
-      using S = typename Args::ScoreModType;
-      if constexpr (!BlockListMask<typename Args::MaskType> && !Args::Elements::kFp8Queries) {
-        if constexpr (kHasColumnTiles<S, StandardMath>) {
-          if (args.score_mod.reads_columns()) {
-            return forward_of<D, Dv, TileSet::kColumns, TileSet::kLongColumns>(args, f);
-          }
-        }
-        if constexpr (kHasDiagonalTiles<S, StandardMath>) {
-          if (args.score_mod.reads_diagonals()) {
-            return forward_of<D, Dv, TileSet::kDiagonals, TileSet::kLongDiagonals>(args, f);
-          }
-        }
-      }
-      if constexpr (kHasElementTiles<Args>) {
-        using Elements = sm90::DefaultForwardTraits<Args, D, Dv, TileSet::kElements>;
-        if (sm90::runs<Elements>(args)) {
-          return forward_of<D, Dv, TileSet::kElements, TileSet::kLongElements>(args, f);
-        }
-      }
-      return forward_of<D, Dv, TileSet::kAny, TileSet::kLong>(args, f);
-    } else {
-      return f(std::type_identity<Traits>{});
+      const bool pays = forward_of<D, Dv, TileSet::kAny, TileSet::kLong>(args, [&](auto kernel) {
+        return sm90::packing_pays<typename decltype(kernel)::type, PackedHeads>(args);
+      });
+      if (pays) return f(std::type_identity<PackedHeads>{});
     }
+    using S = typename Args::ScoreModType;
+    if constexpr (!kHasLists && !Args::Elements::kFp8Queries &&
+                  !kIsPaged<typename Args::SequencesType>) {
+      if constexpr (kHasColumnTiles<S, StandardMath>) {
+        if (args.score_mod.reads_columns()) {
+          return forward_of<D, Dv, TileSet::kColumns, TileSet::kLongColumns>(args, f);
+        }
+      }
+      if constexpr (kHasDiagonalTiles<S, StandardMath>) {
+        if (args.score_mod.reads_diagonals()) {
+          return forward_of<D, Dv, TileSet::kDiagonals, TileSet::kLongDiagonals>(args, f);
+        }
+      }
+    }
+    if constexpr (kHasElementTiles<Args>) {
+      using Elements = sm90::DefaultForwardTraits<Args, D, Dv, TileSet::kElements>;
+      if (sm90::runs<Elements>(args)) {
+        return forward_of<D, Dv, TileSet::kElements, TileSet::kLongElements>(args, f);
+      }
+    }
+    return forward_of<D, Dv, TileSet::kAny, TileSet::kLong>(args, f);
   }
   template <int D, int Dv, DqMode kMode, class Args, class F>
   static auto backward(const Args& args, const F& f) {
@@ -117,13 +114,15 @@ struct Sm90Family {
   }
 
  private:
-  /// Calls f for the tiles of `kLongSet` where rows are long, else for those of `kSet`.
+  /// Calls f for the tiles of `kLongSet` where rows are long, else for those of `kSet`. Only a
+  /// sequence's own length may choose its kernel: where q_len is a bound, it does not.
   template <int D, int Dv, TileSet kSet, TileSet kLongSet, class Args, class F>
   static auto forward_of(const Args& args, const F& f) {
     using Short = sm90::DefaultForwardTraits<Args, D, Dv, kSet>;
     using Mask = typename Args::MaskType;
     constexpr bool kTeams = sm90::kHasTeams<Short>;
-    if constexpr (std::is_same_v<Mask, Causal> || (std::is_same_v<Mask, NoMask> && kTeams)) {
+    if constexpr (Args::SequencesType::kUniform &&
+                  (std::is_same_v<Mask, Causal> || (std::is_same_v<Mask, NoMask> && kTeams))) {
       using Long = sm90::DefaultForwardTraits<Args, D, Dv, kLongSet>;
       if (sm90::has_long_rows(args, max(D, Dv), kTeams)) return f(std::type_identity<Long>{});
     }

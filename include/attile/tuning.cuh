@@ -200,8 +200,7 @@ template <class Args>
 inline constexpr bool kHasBackwardElementTiles = kHasElementTiles<Args>&& kMakesPBeforeDp<Args>;
 template <class Args>
 inline constexpr bool kHasBackwardDiagonals =
-    kHasDiagonalTiles<typename Args::ScoreModType, StandardMath>&& kMakesPBeforeDp<Args>&&
-        Args::SequencesType::kUniform &&
+    kHasDiagonalTiles<typename Args::ScoreModType, StandardMath>&& kMakesPBeforeDp<Args> &&
     !BlockListMask<typename Args::MaskType>;
 
 /// Says whether there is an sm90 backward pass whose threads read what a modifier has for each
@@ -210,8 +209,7 @@ inline constexpr bool kHasBackwardDiagonals =
 template <class Args, int D, int Dv>
 inline constexpr bool kHasBackwardColumns =
     max(D, Dv) <= 64 && kHasColumnTiles<typename Args::ScoreModType, StandardMath> &&
-    !kNeedsScores<typename Args::ScoreModType> &&
-    !kHasGradient<typename Args::ScoreModType> && Args::SequencesType::kUniform &&
+    !kNeedsScores<typename Args::ScoreModType> && !kHasGradient<typename Args::ScoreModType> &&
     !BlockListMask<typename Args::MaskType> && IntervalMask<MaskInTiles<typename Args::MaskType>>;
 
 template <class Args, int D, int Dv, DqMode kMode, TileSet kTileSet>

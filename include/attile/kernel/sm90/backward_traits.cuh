@@ -198,10 +198,9 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static_assert(!kReadsColumns || (kFastPath && !kModifierGradient && max(D, Dv) <= 64),
                 "attile::sm90::BackwardTraits: a modifier reads columns up to 64 columns, beside a "
                 "mask that is an interval of each row, and has no gradient then");
-  static_assert(!kWritesWords || (P::SequencesType::kUniform && kPBeforeDp && kElementStages == 0),
-                "attile::sm90::BackwardTraits: a modifier's words are for sequences of one length, "
-                "Uniform, for a modifier whose gradient does not need the scores, and not with "
-                "tiles of elements");
+  static_assert(!kWritesWords || (kPBeforeDp && kElementStages == 0),
+                "attile::sm90::BackwardTraits: a modifier's words are for one whose gradient does "
+                "not need the scores, and not with tiles of elements");
   using WordTile = WordTileOf<kWords, typename P::ScoreModType, tile::MathOf<T>>;
   using Word = typename WordTile::Word;
   /// The bytes of words that a stage of Q has beside the tile.

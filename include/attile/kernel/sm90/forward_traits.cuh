@@ -165,11 +165,11 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// work tile's rows.
   static constexpr ModifierWords kWords = TuningType::kWords;
   static_assert(
-      kWords == ModifierWords::kNone ||
-          (P::SequencesType::kUniform && !kPacksHeads && kElementStages == 0 && !E::kFp8Queries),
-      "attile::sm90::ForwardTraits: a score modifier's words are for sequences of one length, "
-      "Uniform, for rows of one head and inputs of 16 bits, and not with tiles of a modifier's "
-      "elements");
+      kWords == ModifierWords::kNone || (!kIsPaged<typename P::SequencesType> && !kPacksHeads &&
+                                         kElementStages == 0 && !E::kFp8Queries),
+      "attile::sm90::ForwardTraits: a score modifier's words are for rows of one head, inputs of "
+      "16 "
+      "bits and keys that do not lie in pages, and not with tiles of a modifier's elements");
   using WordTile = WordTileOf<kWords, typename P::ScoreModType, tile::MathOf<T>>;
   using Word = typename WordTile::Word;
   static constexpr std::size_t kWordBytes = word_count<kWords>(Br, Bc) * sizeof(Word);
