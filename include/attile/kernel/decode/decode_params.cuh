@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/arch/device.cuh>
+#include <attile/arch/thread.cuh>
 #include <attile/core/args.h>
 #include <attile/core/check.h>
 #include <attile/core/config.h>
@@ -157,6 +158,12 @@ struct DecodeParams : Problem<Traits> {
   /// expected to see does not depend on the sequence.
   static constexpr bool kAlike = Base::kUniform && (!IntervalMask<typename Base::MaskType> ||
                                                     kIgnoresBatch<typename Base::MaskType>);
+  /// Says whether the parts of a warm-up pass may be those of the call (SplitSchedule::keep_parts):
+  /// all warps say the same. Of packed queries, lengths and offsets may be of different times.
+  ATTILE_DEVICE bool may_keep_parts() const {
+    return !Base::kPackedQueries && (kAlike || this->batch <= static_cast<int>(arch::kWarpSize)) &&
+           reads_early != 0;
+  }
   /// Returns what there is to do for a sequence. `by_bounds`: as if it had one row and all keys,
   /// so that no device memory is read.
   ATTILE_DEVICE SequenceWork work_of(int sequence, bool by_bounds) const {

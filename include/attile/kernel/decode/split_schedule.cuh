@@ -78,15 +78,11 @@ class SplitSchedule {
     early_ = window.work;
   }
 
-  /// Makes the parts of a warm-up pass those of the call and returns true, if there was a pass and
-  /// lengths are still those that it has read; else `begin` has to be called again.
-  /// Scope    all threads of the block, behind `await_dependencies`.
+  /// Makes the parts of a warm-up pass those of the call and returns true, if lengths are still
+  /// those that it has read; else `begin` has to be called again. Scope    all threads of the
+  /// block, behind `await_dependencies`, if DecodeParams::may_keep_parts.
   ATTILE_DEVICE bool keep_parts() {
-    // All warps have to say the same. Of packed queries, lengths and offsets may be of different
-    // times.
-    const bool may_keep = warms_up_ && !Problem<Traits>::kPackedQueries && p_.reads_early != 0 &&
-                          (kAlike || p_.batch <= static_cast<int>(arch::kWarpSize));
-    if (!may_keep || !are_lengths_unchanged()) return false;
+    if (!are_lengths_unchanged()) return false;
     warms_up_ = false;
     return true;
   }
