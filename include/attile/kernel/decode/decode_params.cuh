@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/arch/device.cuh>
+#include <attile/arch/thread.cuh>
 #include <attile/core/args.h>
 #include <attile/core/check.h>
 #include <attile/core/config.h>
@@ -68,7 +69,7 @@ struct DecodeParams : Problem<Traits> {
   int part_rows;                 ///< packed rows that a part has room for in scratch memory
   int slots;                     ///< parts that scratch memory has room for
   /// Whether a warm-up pass reads lengths, which the kernel before may still write: its parts are
-  /// those of the call then, unless lengths change.
+  /// those of the call then, unless lengths change or the mask may read device memory.
   int reads_early;
   /// Whether the grid has more blocks than the device has multiprocessors.
   int is_crowded;
@@ -93,10 +94,16 @@ struct DecodeParams : Problem<Traits> {
         runs_per_row_tile(runs_per_row_tile_of(args)),
         part_rows(rows_of_parts(args)),
         slots(slots_of(args)),
-        reads_early(kReadsNothing<typename Base::MaskType> && may_read_early(args.sequences)),
+        reads_early(kMayReadEarly && may_read_early(args.sequences)),
         is_crowded(min(tile_count(args), most_blocks(args)) > arch::multiprocessors()),
         loads_late(may_load_late(args) && is_crowded) {}
 
+  /// Whether a mask may read device memory: then it is not asked in a warm-up pass.
+  static constexpr bool kMaskMayRead = !kReadsNothing<typename Base::MaskType>;
+  /// Whether a warm-up pass may read lengths: what units there are, and which entries of page
+  /// tables may be read, must not depend on such a mask.
+  static constexpr bool kMayReadEarly =
+      !kMaskMayRead || (!IntervalMask<typename Base::MaskType> && !Base::kPaged);
   /// Whether loads may be late: with two stages, of which one is in flight then, and of 16 bits,
   /// for which that has been measured.
   static constexpr bool kMayLoadLate =
@@ -157,6 +164,16 @@ struct DecodeParams : Problem<Traits> {
   /// expected to see does not depend on the sequence.
   static constexpr bool kAlike = Base::kUniform && (!IntervalMask<typename Base::MaskType> ||
                                                     kIgnoresBatch<typename Base::MaskType>);
+  /// Says whether the parts of a warm-up pass may be those of the call (SplitSchedule::keep_parts):
+  /// all warps say the same. Of packed queries, lengths and offsets may be of different times.
+  ATTILE_DEVICE bool may_keep_parts() const {
+    return !kMaskMayRead && !Base::kPackedQueries &&
+           (kAlike || this->batch <= static_cast<int>(arch::kWarpSize)) && reads_early != 0;
+  }
+  /// Returns the kv tiles of all keys.
+  ATTILE_DEVICE static TileRange all_keys(const Extent& lengths) {
+    return {0, 0, 0, ceil_div(lengths.kv_len, kBc)};
+  }
   /// Returns what there is to do for a sequence. `by_bounds`: as if it had one row and all keys,
   /// so that no device memory is read.
   ATTILE_DEVICE SequenceWork work_of(int sequence, bool by_bounds) const {
@@ -195,9 +212,6 @@ struct DecodeParams : Problem<Traits> {
     } else {
       return all_keys(lengths);
     }
-  }
-  ATTILE_DEVICE static TileRange all_keys(const Extent& lengths) {
-    return {0, 0, 0, ceil_div(lengths.kv_len, kBc)};
   }
 
   /// Returns whether long parts are what blocks have: those of fixed splits are short, and of few

@@ -78,15 +78,11 @@ class SplitSchedule {
     early_ = window.work;
   }
 
-  /// Makes the parts of a warm-up pass those of the call and returns true, if there was a pass and
-  /// lengths are still those that it has read; else `begin` has to be called again.
-  /// Scope    all threads of the block, behind `await_dependencies`.
+  /// Makes the parts of a warm-up pass those of the call and returns true, if lengths are still
+  /// those that it has read; else `begin` has to be called again.
+  /// Scope    all threads of the block, if DecodeParams::may_keep_parts.
   ATTILE_DEVICE bool keep_parts() {
-    // All warps have to say the same. Of packed queries, lengths and offsets may be of different
-    // times.
-    const bool may_keep = warms_up_ && !Problem<Traits>::kPackedQueries && p_.reads_early != 0 &&
-                          (kAlike || p_.batch <= static_cast<int>(arch::kWarpSize));
-    if (!may_keep || !are_lengths_unchanged()) return false;
+    if (!are_lengths_unchanged()) return false;
     warms_up_ = false;
     return true;
   }
@@ -222,6 +218,17 @@ class SplitSchedule {
       at.kv_tiles.last = 1;
       return;
     }
+    const auto set_kv_tiles = [&](const TileRange& seen) {
+      const auto kv_tile = [&](int unit) {
+        return (work_.first_seen_unit + unit) * p_.kv_tiles_per_unit;
+      };
+      at.kv_tiles = seen.between(part.from == 0 ? 0 : kv_tile(part.from),
+                                 to == part.units ? INT_MAX : kv_tile(to));
+    };
+    // What is brought into the level-2 cache may be more than what is seen.
+    if (DecodeParams<Traits>::kMaskMayRead && warms_up_) {
+      return set_kv_tiles(p_.all_keys(at.extent));
+    }
     TileRange seen = p_.keys_seen(at, at.head, at.row0, count);
     at.first_key = p_.first_key_seen(at, at.head, at.row0, count);
     if constexpr (!kIgnoresHead<typename Traits::MaskType>) {
@@ -234,11 +241,7 @@ class SplitSchedule {
         at.first_key = i == 0 ? first_key : min(at.first_key, first_key);
       }
     }
-    const auto kv_tile = [&](int unit) {
-      return (work_.first_seen_unit + unit) * p_.kv_tiles_per_unit;
-    };
-    at.kv_tiles = seen.between(part.from == 0 ? 0 : kv_tile(part.from),
-                               to == part.units ? INT_MAX : kv_tile(to));
+    set_kv_tiles(seen);
   }
 
   /// Returns whether lengths are those that the warm-up pass has read. The kernel before may have

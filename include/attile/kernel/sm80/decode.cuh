@@ -256,6 +256,7 @@ ATTILE_DEVICE void forward_block(const DecodeParams<Traits>& p, int block, unsig
   // change lengths.
   TileLoads<Traits> loads(p, shared);
   bool warms_up = Traits::kWarmsUp && arch::may_begin_early();
+  bool may_keep_parts = false;
   ATTILE_UNROLL_BY(1)
   for (;;) {
     if (!warms_up) {
@@ -265,13 +266,14 @@ ATTILE_DEVICE void forward_block(const DecodeParams<Traits>& p, int block, unsig
       arch::await_dependencies();
       arch::launch_dependents();
     }
-    if (warms_up || !loads.keep_parts()) loads.begin(block, warms_up);
+    if (!may_keep_parts || !loads.keep_parts()) loads.begin(block, warms_up);
     for (SplitPart part; loads.begin_part(part);) {
       compute_part<Traits>(p, part, loads, shared, warms_up);
       if (warms_up) break;
     }
     if (!warms_up) return;
     warms_up = false;
+    may_keep_parts = p.may_keep_parts();
   }
 }
 
