@@ -70,7 +70,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
       "attile::sm80::ForwardTraits: Products::k1xTf32 is of fp32, which has three products else; "
       "16-bit types have one");
   /// How far a score may exceed m before O is rescaled. P is then at most 2^8, which keeps its
-  /// relative precision in every type. Units: log2.
+  /// relative precision in every type. It is an int, as a template argument of OnlineSoftmax::step;
+  /// sm90's, which has fractions, is a float. Units: log2.
   static constexpr int kRescaleThreshold = 8;
 
   static constexpr int kQkColumns = round_up(D, tile::kTileColumns<K>);
