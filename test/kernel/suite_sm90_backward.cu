@@ -36,6 +36,8 @@ using Elements256 = GpuExecutor<Dims<256>, Sm90DefaultTiles<TileSet::kElements>>
 using ElementsInOrder128 =
     GpuExecutor<Dims<128>, Sm90DefaultTiles<TileSet::kElements>, DqMode::kInOrder>;
 using Columns64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<TileSet::kColumns>>;
+using Diagonals64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<TileSet::kDiagonals>>;
+using Diagonals128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<TileSet::kDiagonals>>;
 using ColumnsInOrder64 =
     GpuExecutor<Dims<64>, Sm90DefaultTiles<TileSet::kColumns>, DqMode::kInOrder>;
 using D192x64 = Own<64, 64, Dims<192, 64>>;
@@ -54,7 +56,12 @@ const bool kRegistered = [] {
   suite.backward<__half>("elements_in_order128", ElementsInOrder128{},
                          in_full(policies<kHalfBias>));
   suite.backward<__half>("elements96", Elements96{}, in_full(policies<kHalfBias>));
-  suite.backward<__half>("columns64", Columns64{}, in_full(policies<kBias>, policies<kHalfBias>));
+  suite.backward<__half>("columns64", Columns64{},
+                         policies<kPackedBias> + in_full(policies<kBias>, policies<kHalfBias>));
+  suite.backward<__half>("diagonals64", Diagonals64{},
+                         policies<kPackedBias> + in_full(policies<kHalfBias>));
+  suite.backward<__nv_bfloat16>("diagonals128", Diagonals128{},
+                                policies<kPackedBias> + in_full(policies<kHalfBias>));
   suite.backward<__nv_bfloat16>("columns_in_order64", ColumnsInOrder64{},
                                 in_full(policies<kHalfBias>));
   suite.backward<__nv_bfloat16>("elements192", Elements192{}, in_full(policies<kHalfBias>));

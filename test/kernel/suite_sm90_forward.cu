@@ -29,6 +29,8 @@ using LongElements64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<TileSet::kLongElem
 using LongColumns64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<TileSet::kLongColumns>>;
 using Columns64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<TileSet::kColumns>>;
 using Columns128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<TileSet::kColumns>>;
+using Diagonals64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<TileSet::kDiagonals>>;
+using Diagonals128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<TileSet::kDiagonals>>;
 using Elements192 = GpuExecutor<Dims<192, 192, 96>, Sm90DefaultTiles<TileSet::kElements>>;
 using Elements256 = GpuExecutor<Dims<256>, Sm90DefaultTiles<TileSet::kElements>>;
 using Many64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<TileSet::kLong>>;
@@ -73,11 +75,17 @@ const bool kRegistered = [] {
                         in_full(policies<kNone, kEverything, kSink, kEarlier>));
   suite.forward<__nv_bfloat16>("packed64", Packed64{}, in_full(policies<kCausal, kWindow>));
   suite.forward<__half>("elements64", Elements64{}, policies<kHalfBias>);
-  suite.forward<__half>("columns64", Columns64{},
-                        in_full(policies<kBias, kLearnedBiasDropout>, policies<kHalfBias>));
+  suite.forward<__half>(
+      "columns64", Columns64{},
+      policies<kPackedBias> + in_full(policies<kBias, kLearnedBiasDropout>, policies<kHalfBias>));
+  suite.forward<__half>("diagonals64", Diagonals64{},
+                        policies<kPackedBias> + in_full(policies<kHalfBias>));
+  suite.forward<__nv_bfloat16>("diagonals128", Diagonals128{},
+                               in_full(policies<kPackedBias, kHalfBias>));
   suite.forward<__half>("long_elements64", LongElements64{}, in_full(policies<kHalfBias>));
   suite.forward<__half>("long_columns64", LongColumns64{}, in_full(policies<kBias>));
-  suite.forward<__nv_bfloat16>("columns128", Columns128{}, in_full(policies<kBias, kHalfBias>));
+  suite.forward<__nv_bfloat16>("columns128", Columns128{},
+                               policies<kPackedBias> + in_full(policies<kBias, kHalfBias>));
   suite.forward<__nv_bfloat16>("elements96", Elements96{}, in_full(policies<kHalfBias>));
   suite.forward<__half>("elements128", Elements128{}, in_full(policies<kHalfBias>));
   suite.forward<__half>("elements192", Elements192{}, in_full(policies<kHalfBias>));

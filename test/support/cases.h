@@ -40,6 +40,7 @@ enum class Policy {
   kBlockSparseEverything,
   kOwnLengths,
   kPackedCausal,
+  kPackedBias,
   kPaddedEverything,
   kPackedBatches,
   kSink,
@@ -114,8 +115,8 @@ constexpr bool pads_queries(Policy p) {
 
 /// Whether each sequence has a length of its own; `q_len` and `kv_len` are the longest ones then.
 constexpr bool has_own_lengths(Policy p) {
-  return p == Policy::kOwnLengths || p == Policy::kPackedCausal || p == Policy::kPaddedEverything ||
-         p == Policy::kPackedBatches || p == Policy::kOwnLengthsSink ||
+  return p == Policy::kOwnLengths || p == Policy::kPackedCausal || p == Policy::kPackedBias ||
+         p == Policy::kPaddedEverything || p == Policy::kPackedBatches || p == Policy::kOwnLengthsSink ||
          p == Policy::kEarlierEverything || has_cache(p);
 }
 
@@ -819,6 +820,17 @@ inline constexpr auto kCases = [] {
        .kv_heads = 1, .q_len = 40, .kv_len = 70, .head_dim = 256},
       {.name = "packed_causal_130_130", .policy = kPackedCausal, .batch = 8,
        .q_heads = 2, .kv_heads = 1, .q_len = 130, .kv_len = 130, .dlse = true},
+      // A bias of columns, of column - row, and of scores, in packed sequences.
+      {.name = "packed_bias_columns", .policy = kPackedBias, .batch = 6, .q_heads = 2,
+       .kv_heads = 1, .q_len = 130, .kv_len = 150, .dlse = true},
+      {.name = "packed_bias_distances", .policy = kPackedBias, .batch = 8, .q_heads = 2,
+       .kv_heads = 2, .q_len = 70, .kv_len = 200, .dlse = true, .hide = true, .distances = true},
+      {.name = "packed_bias_scores", .policy = kPackedBias, .batch = 4, .q_heads = 2,
+       .kv_heads = 1, .q_len = 40, .kv_len = 70, .hide = true},
+      {.name = "packed_bias_columns_dim_128", .policy = kPackedBias, .batch = 5, .q_heads = 2,
+       .kv_heads = 1, .q_len = 70, .kv_len = 40, .head_dim = 128},
+      {.name = "packed_bias_distances_dim_256", .policy = kPackedBias, .batch = 3, .q_heads = 1,
+       .kv_heads = 1, .q_len = 40, .kv_len = 70, .head_dim = 256, .distances = true},
       {.name = "own_lengths_all_empty", .policy = kOwnLengths, .batch = 3, .q_len = 70,
        .kv_len = 40, .lengths = Lengths::kAllEmpty},
       {.name = "own_lengths_24_40", .policy = kOwnLengths, .batch = 6, .q_heads = 1,

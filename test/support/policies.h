@@ -133,6 +133,9 @@ struct CombinationOf<Policy::kOwnLengths> : Combination<OwnLengths> {};
 template <>
 struct CombinationOf<Policy::kPackedCausal> : Combination<Causal, attile::Packed> {};
 template <>
+struct CombinationOf<Policy::kPackedBias>
+    : Combination<Causal, attile::AdditiveBias<__half>, attile::Packed> {};
+template <>
 struct CombinationOf<Policy::kPackedBatches> : Combination<Causal, attile::PackedBatches> {};
 template <>
 struct CombinationOf<Policy::kPaddedEverything>

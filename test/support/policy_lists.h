@@ -57,6 +57,7 @@
   X(block_sparse_everything, kBlockSparseEverything) \
   X(own_lengths, kOwnLengths)                        \
   X(packed_causal, kPackedCausal)                    \
+  X(packed_bias, kPackedBias)                        \
   X(padded_everything, kPaddedEverything)            \
   X(packed_batches, kPackedBatches)                  \
   X(sink, kSink)                                     \
@@ -125,8 +126,8 @@ inline constexpr auto kLearnedPolicies =
              Policy::kLearnedBiasDropout>;
 /// Sequences of their own lengths.
 inline constexpr auto kSequencePolicies =
-    policies<Policy::kOwnLengths, Policy::kPackedCausal, Policy::kPaddedEverything,
-             Policy::kPackedBatches>;
+    policies<Policy::kOwnLengths, Policy::kPackedCausal, Policy::kPackedBias,
+             Policy::kPaddedEverything, Policy::kPackedBatches>;
 inline constexpr auto kSinkPolicies =
     policies<Policy::kSink, Policy::kSinkEverything, Policy::kOwnLengthsSink>;
 /// Earlier keys.
