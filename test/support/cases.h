@@ -68,6 +68,7 @@ enum class Layout {
   kCapacity,    ///< BHSD, each head followed by room for 150 more rows
   kOddStrides,  ///< BSHD, with odd strides along the axes that have one element
   kOneCache,    ///< BSHD, k and v in one array (page, k then v, row, head, dim)
+  kBhsdOut,     ///< BSHD, but o, dout and dk BHSD
 };
 
 /// What the inputs hold.
@@ -858,6 +859,11 @@ inline constexpr auto kCases = [] {
       {.name = "packed_batches_40_padded", .policy = kPackedBatches, .batch = 8, .q_heads = 2,
        .kv_heads = 1, .q_len = 40, .kv_len = 40, .head_dim = 40, .head_dim_v = 56,
        .layout = kPadded},
+      {.name = "packed_batches_70_bhsd_out", .policy = kPackedBatches, .batch = 9,
+       .q_heads = 4, .kv_heads = 2, .q_len = 70, .kv_len = 70, .layout = kBhsdOut},
+      {.name = "packed_batches_dim_128_bhsd_out", .policy = kPackedBatches, .batch = 6,
+       .q_heads = 2, .kv_heads = 2, .q_len = 70, .kv_len = 70, .head_dim = 128,
+       .layout = kBhsdOut},
       {.name = "packed_batches_unaligned", .policy = kPackedBatches, .batch = 6, .kv_heads = 1,
        .q_len = 33, .kv_len = 33, .head_dim = 41, .layout = kUnaligned},
       {.name = "packed_batches_dim_128", .policy = kPackedBatches, .batch = 6, .q_heads = 2,
