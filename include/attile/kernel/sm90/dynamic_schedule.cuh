@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/arch/atomic.cuh>
+#include <attile/arch/math.h>
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
@@ -53,6 +54,16 @@ template <class Traits>
 ATTILE_DEVICE int sharing_blocks() {
   return arch::block_count() * Traits::kTeams;
 }
+
+/// Divides numbers from 0 to 2^20 by a reciprocal, which takes a third of the instructions: the sum
+/// with a half is a half from an integer at least, and the error of the product is below that.
+struct SmallDivision {
+  ATTILE_DEVICE int quotient(int x, int by) const {
+    return static_cast<int>((static_cast<float>(x) + 0.5f) *
+                            arch::reciprocal(static_cast<float>(by)));
+  }
+  ATTILE_DEVICE int remainder(int x, int by) const { return x - quotient(x, by) * by; }
+};
 
 /// Makes a block's work tiles, one after another, where sequences have lengths of their own. Work
 /// tiles are numbered through the problem, sequence by sequence, or run by run (item_of_run): their
@@ -125,25 +136,32 @@ class DynamicSchedule {
     const int q_tiles = arch::shuffle(q_tiles_, found);
     WorkItem item{static_cast<int>(number) - begin_of_lane(found), 0};
     at.sequence = first_ + found;
-    if (kHasRuns && q_tiles > 1 && q_tiles * p_.q_heads < blocks()) {
+    const bool is_small = q_tiles * p_.q_heads < blocks();
+    if (kHasRuns && q_tiles > 1 && is_small) {
       item = item_of_run(at, static_cast<int>(number), q_tiles);
     } else {
       p_.read_extent(at);
-      if (q_tiles > 1) item = item_of_sequence(at.extent, item.batch_head, q_tiles);
+      if (q_tiles > 1 && is_small) {
+        item = item_of_sequence(at.extent, item.batch_head, q_tiles, SmallDivision());
+      } else if (q_tiles > 1) {
+        item = item_of_sequence(at.extent, item.batch_head, q_tiles, Division());
+      }
     }
     at.head = item.batch_head;
-    at.kv_head = at.head / p_.group_heads;
+    at.kv_head = p_.scheduler.group_heads.divmod(at.head).quotient;
     at.row0 = item.q_tile * kRows;
     if (p_.kHasLead) at.row0 -= lead_rows(at.extent.q_len, kRows, kWarpgroupRows);
     return true;
   }
   /// Returns the n-th of the work tiles of a sequence that has `q_tiles` a head.
-  ATTILE_DEVICE WorkItem item_of_sequence(Extent lengths, int n, int q_tiles) const {
-    const int fit = min(p_.scheduler.l2_keys / max(lengths.kv_len, 1), p_.kv_heads);
+  template <class Divide>
+  ATTILE_DEVICE WorkItem item_of_sequence(Extent lengths, int n, int q_tiles,
+                                          const Divide& by) const {
+    const int fit = min(by.quotient(p_.scheduler.l2_keys, max(lengths.kv_len, 1)), p_.kv_heads);
     const int sharing = kRowsAlike<typename Traits::MaskType> ? 0 : p_.group_heads;
     const auto sections =
         Sections::fitting(max(fit, 1) * p_.group_heads, q_tiles, sharing, p_.q_heads, blocks());
-    return GrowingItems(0, 1, q_tiles, p_.q_heads, sections).item(n);
+    return GrowingItems(0, 1, q_tiles, p_.q_heads, sections).item(n, by);
   }
   /// Returns the head, and its tile, of a number, and goes to its sequence. Sequences that have
   /// equally many work tiles, fewer than there are blocks, are a run: they go in the order of the
@@ -153,9 +171,10 @@ class DynamicSchedule {
     const bool is_same = q_tiles_ == q_tiles;
     const int run_begin = begin_of_lane(arch::first_lane(is_same));
     const int heads = arch::count_lanes(is_same) * p_.q_heads;
-    const auto sections = Sections::counted(q_tiles, p_.group_heads, heads, blocks());
-    WorkItem item = GrowingItems(0, 1, q_tiles, heads, sections).item(number - run_begin);
-    const int before = item.batch_head / p_.q_heads;
+    constexpr SmallDivision kBy;
+    const auto sections = Sections::counted(q_tiles, p_.group_heads, heads, blocks(), kBy);
+    WorkItem item = GrowingItems(0, 1, q_tiles, heads, sections).item(number - run_begin, kBy);
+    const int before = kBy.quotient(item.batch_head, p_.q_heads);
     item.batch_head -= before * p_.q_heads;
     const auto begin = static_cast<unsigned>(run_begin + before * (q_tiles * p_.q_heads));
     at.sequence = first_ + arch::first_lane(is_same && begin_ == begin);
@@ -167,7 +186,7 @@ class DynamicSchedule {
   /// than a number can say: then the last ones have none.
   ATTILE_DEVICE void count_tiles() {
     const int lane = arch::thread_index() % arch::kWarpSize;
-    const int sequence = first_ + lane, most = INT_MAX / p_.q_heads;
+    const int sequence = first_ + lane;
     int rows = 0;
     if (0 <= sequence && sequence < p_.batch) {
       rows = p_.policies.sequences.extent(sequence, p_.bounds).q_len;
@@ -177,15 +196,19 @@ class DynamicSchedule {
     for (int step = 1; step < arch::kWarpSize; step *= 2) {
       past = max(past, arch::shuffle_xor(past, step));
     }
-    q_tiles_ = min(ceil_div(rows, kRows), most);
-    int before = 0;
-    ATTILE_UNROLL_BY(4)
-    for (int other = 0; other < arch::kWarpSize; ++other) {
-      const int tiles = arch::shuffle(q_tiles_, other);
-      const bool is_before = tiles > q_tiles_ || (tiles == q_tiles_ && other < lane);
-      if (is_before) before = min(before, most - tiles) + tiles;
+    q_tiles_ = ceil_div(rows, kRows);
+    int before = lane * q_tiles_;  // tiles of a head; as far as all have equally many
+    if (arch::any_lane(q_tiles_ != arch::shuffle(q_tiles_, 0))) {
+      const int rank = q_tiles_ * arch::kWarpSize - lane;
+      before = 0;
+      ATTILE_UNROLL_BY(4)
+      for (int other = 0; other < arch::kWarpSize; ++other) {
+        const int tiles = arch::shuffle(q_tiles_, other);
+        if (tiles * arch::kWarpSize - other > rank) before += tiles;
+      }
     }
-    begin_ = min<unsigned>(past, INT_MAX) + before * p_.q_heads;
+    const std::int64_t begin = past + std::int64_t{before} * p_.q_heads;
+    begin_ = static_cast<unsigned>(min<std::int64_t>(begin, INT_MAX));
   }
 
   /// Returns the lane of whose sequence's work tiles one has a number; kWarpSize: none.
