@@ -69,6 +69,7 @@ enum class Layout {
   kCapacity,    ///< BHSD, each head followed by room for 150 more rows
   kOddStrides,  ///< BSHD, with odd strides along the axes that have one element
   kOneCache,    ///< BSHD, k and v in one array (page, k then v, row, head, dim)
+  kBhsdOut,     ///< BSHD, but o, dout and dk BHSD
 };
 
 /// What the inputs hold.
@@ -116,8 +117,8 @@ constexpr bool pads_queries(Policy p) {
 /// Whether each sequence has a length of its own; `q_len` and `kv_len` are the longest ones then.
 constexpr bool has_own_lengths(Policy p) {
   return p == Policy::kOwnLengths || p == Policy::kPackedCausal || p == Policy::kPackedBias ||
-         p == Policy::kPaddedEverything || p == Policy::kPackedBatches || p == Policy::kOwnLengthsSink ||
-         p == Policy::kEarlierEverything || has_cache(p);
+         p == Policy::kPaddedEverything || p == Policy::kPackedBatches ||
+         p == Policy::kOwnLengthsSink || p == Policy::kEarlierEverything || has_cache(p);
 }
 
 constexpr bool has_sinks(Policy p) {
@@ -870,6 +871,11 @@ inline constexpr auto kCases = [] {
       {.name = "packed_batches_40_padded", .policy = kPackedBatches, .batch = 8, .q_heads = 2,
        .kv_heads = 1, .q_len = 40, .kv_len = 40, .head_dim = 40, .head_dim_v = 56,
        .layout = kPadded},
+      {.name = "packed_batches_70_bhsd_out", .policy = kPackedBatches, .batch = 9,
+       .q_heads = 4, .kv_heads = 2, .q_len = 70, .kv_len = 70, .layout = kBhsdOut},
+      {.name = "packed_batches_dim_128_bhsd_out", .policy = kPackedBatches, .batch = 6,
+       .q_heads = 2, .kv_heads = 2, .q_len = 70, .kv_len = 70, .head_dim = 128,
+       .layout = kBhsdOut},
       {.name = "packed_batches_unaligned", .policy = kPackedBatches, .batch = 6, .kv_heads = 1,
        .q_len = 33, .kv_len = 33, .head_dim = 41, .layout = kUnaligned},
       {.name = "packed_batches_dim_128", .policy = kPackedBatches, .batch = 6, .q_heads = 2,

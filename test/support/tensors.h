@@ -106,6 +106,9 @@ inline Placement place(Layout layout, Role role, const Shape& s) {
       return heads_apart;
     case Layout::kMixed:
       return static_cast<int>(role) % 2 == 0 ? rows_of_all_heads : heads_apart;
+    case Layout::kBhsdOut:
+      return role == Role::kO || role == Role::kDout || role == Role::kDk ? heads_apart
+                                                                          : rows_of_all_heads;
     case Layout::kPadded: {
       const std::int64_t head = (D + 7) / 8 * 8 + 8, row = H * head + 16, batch = (R + 5) * row;
       return {0, batch, head, row, B * batch};

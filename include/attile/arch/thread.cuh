@@ -117,4 +117,9 @@ ATTILE_DEVICE int first_lane(bool x, unsigned lanes = kAllLanes) {
   return found == 0 ? kWarpSize : __ffs(static_cast<int>(found)) - 1;
 }
 
+/// Returns for how many of the lanes x holds.
+ATTILE_DEVICE int count_lanes(bool x, unsigned lanes = kAllLanes) {
+  return __popc(__ballot_sync(lanes, x));
+}
+
 }  // namespace attile::arch

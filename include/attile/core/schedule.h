@@ -229,6 +229,12 @@ struct HeadOrder {
   }
 };
 
+/// Divides numbers, as they are.
+struct Division {
+  ATTILE_HOST_DEVICE constexpr int quotient(int x, int by) const { return x / by; }
+  ATTILE_HOST_DEVICE constexpr int remainder(int x, int by) const { return x % by; }
+};
+
 /// Divides batch heads into sections, whose work items follow each other: L2 then holds their K and
 /// V, and `blocks` blocks get about the same work (see GrowingItems; test/core/schedule.cpp
 /// calculates it). A wave is one item for each block.
@@ -265,9 +271,12 @@ struct Sections {
   /// Returns sections for blocks that take the next item when they are free: of as few batch heads
   /// as fill a wave, because those behind the first ones find K and V in L2, but not so few that
   /// all blocks read the same K and V at once. `sharing`: batch heads that read the same ones.
+  template <class Divide = Division>
   ATTILE_HOST_DEVICE static constexpr Sections counted(int q_tiles, int sharing, int batch_heads,
-                                                       int blocks) {
-    const int size = max(ceil_div(blocks, max(q_tiles, 1)), read_at_once(sharing, batch_heads));
+                                                       int blocks, const Divide& by = {}) {
+    const int tiles = max(q_tiles, 1);
+    const int size =
+        max(by.quotient(blocks + tiles - 1, tiles), read_at_once(sharing, batch_heads));
     return {max(min(size, batch_heads), 1), false};
   }
   /// Returns sections for such blocks of as many batch heads as L2 has room for, `fit`; where one
@@ -339,17 +348,18 @@ class GrowingItems {
     return number() < std::int64_t{batch_heads_} * q_tiles_;
   }
   ATTILE_HOST_DEVICE constexpr WorkItem item() const { return item(static_cast<int>(number())); }
-  /// Returns the item with a number, in the order in which they begin.
-  ATTILE_HOST_DEVICE constexpr WorkItem item(int item) const {
+  /// Returns the item with a number, in the order in which they begin. `by`: divides.
+  template <class Divide = Division>
+  ATTILE_HOST_DEVICE constexpr WorkItem item(int item, const Divide& by = {}) const {
     const int size = sections_.batch_heads;
-    const int later = max(batch_heads_ / size, 1) - 1;  // sections after the first one
-    const int section = min(item / (size * q_tiles_), later);
+    const int later = max(by.quotient(batch_heads_, size), 1) - 1;  // sections after the first one
+    const int section = min(by.quotient(item, size * q_tiles_), later);
     const int before = section * size;
     const int here = section == later ? batch_heads_ - before : size;
     const int rest = item - before * q_tiles_;
     const bool upwards = sections_.alternates && (later - section) % 2 == 1;
-    const int q_tile = upwards ? rest / here : q_tiles_ - 1 - rest / here;
-    return {before + rest % here, q_tile};
+    const int q_tile = upwards ? by.quotient(rest, here) : q_tiles_ - 1 - by.quotient(rest, here);
+    return {before + by.remainder(rest, here), q_tile};
   }
   ATTILE_HOST_DEVICE constexpr void next() { ++wave_; }
   ATTILE_HOST_DEVICE constexpr std::int64_t number() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/arch/atomic.cuh>
+#include <attile/arch/math.h>
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
@@ -54,6 +55,16 @@ template <class Traits>
 ATTILE_DEVICE int sharing_blocks() {
   return arch::block_count() * Traits::kTeams;
 }
+
+/// Divides numbers from 0 to 2^20 by a reciprocal, which takes a third of the instructions: the sum
+/// with a half is a half from an integer at least, and the error of the product is below that.
+struct SmallDivision {
+  ATTILE_DEVICE int quotient(int x, int by) const {
+    return static_cast<int>((static_cast<float>(x) + 0.5f) *
+                            arch::reciprocal(static_cast<float>(by)));
+  }
+  ATTILE_DEVICE int remainder(int x, int by) const { return x - quotient(x, by) * by; }
+};
 
 /// Makes a block's work tiles, one after another, where sequences have lengths of their own. Work
 /// tiles are numbered through the problem, sequence by sequence, or run by run (item_of_run): their
@@ -117,95 +128,107 @@ class DynamicSchedule {
   /// Goes to the work tile with a number, which is not below the one before. Returns whether there
   /// is one.
   ATTILE_DEVICE bool enter(WorkTile& at, unsigned number) {
-    for (;;) {
-      const unsigned all = of_lane(arch::kWarpSize - 1);
-      if (number - before_ < all) break;
-      before_ += all;
+    int found = lane_of(number);
+    for (; found == arch::kWarpSize; found = lane_of(number)) {
       first_ += arch::kWarpSize;
       if (first_ >= p_.batch) return false;
       count_tiles();
     }
-    const int among = static_cast<int>(number - before_);
-    const int found = arch::first_lane(static_cast<unsigned>(among) < end_);
-    const int begin = begin_of_lane(found);
-    const int tiles = static_cast<int>(of_lane(found)) - begin;
-    WorkItem item{among - begin, 0};
+    const int q_tiles = arch::shuffle(q_tiles_, found);
+    WorkItem item{static_cast<int>(number) - begin_of_lane(found), 0};
     at.sequence = first_ + found;
-    if (kHasRuns && tiles > p_.q_heads && tiles < blocks()) {
-      item = item_of_run(at, among, found, tiles);
+    const bool is_small = q_tiles * p_.q_heads < blocks();
+    if (kHasRuns && q_tiles > 1 && is_small) {
+      item = item_of_run(at, static_cast<int>(number), q_tiles);
     } else {
       p_.read_extent(at);
-      if (tiles > p_.q_heads) item = item_of_sequence(at.extent, item.batch_head, tiles);
+      if (q_tiles > 1 && is_small) {
+        item = item_of_sequence(at.extent, item.batch_head, q_tiles, SmallDivision());
+      } else if (q_tiles > 1) {
+        item = item_of_sequence(at.extent, item.batch_head, q_tiles, Division());
+      }
     }
     at.head = item.batch_head;
-    at.kv_head = at.head / p_.group_heads;
+    at.kv_head = p_.scheduler.group_heads.divmod(at.head).quotient;
     at.row0 = item.q_tile * kRows;
     if (p_.kHasLead) at.row0 -= lead_rows(at.extent.q_len, kRows, kWarpgroupRows);
     return true;
   }
-  /// Returns the n-th of the `tiles` work tiles of a sequence.
-  ATTILE_DEVICE WorkItem item_of_sequence(Extent lengths, int n, int tiles) const {
-    const int q_tiles = tiles / p_.q_heads;
-    const int fit = min(p_.scheduler.l2_keys / max(lengths.kv_len, 1), p_.kv_heads);
+  /// Returns the n-th of the work tiles of a sequence that has `q_tiles` a head.
+  template <class Divide>
+  ATTILE_DEVICE WorkItem item_of_sequence(Extent lengths, int n, int q_tiles,
+                                          const Divide& by) const {
+    const int fit = min(by.quotient(p_.scheduler.l2_keys, max(lengths.kv_len, 1)), p_.kv_heads);
     const int sharing = kRowsAlike<typename Traits::MaskType> ? 0 : p_.group_heads;
     const auto sections =
         Sections::fitting(max(fit, 1) * p_.group_heads, q_tiles, sharing, p_.q_heads, blocks());
-    return GrowingItems(0, 1, q_tiles, p_.q_heads, sections).item(n);
+    return GrowingItems(0, 1, q_tiles, p_.q_heads, sections).item(n, by);
   }
-  /// Returns the head, and its tile, of number `among` of these sequences, and goes to its
-  /// sequence. Sequences that follow each other and have equally many work tiles, fewer than there
-  /// are blocks, are a run: they go in the order of the batch heads of a dense problem. Else the
-  /// longest tiles of the last sequence would begin late, and few blocks would compute them while
-  /// the others have nothing to do. `found`: the lane of one of them, which has `tiles`.
-  ATTILE_DEVICE WorkItem item_of_run(WorkTile& at, int among, int found, int tiles) const {
-    const int lane = arch::thread_index() % arch::kWarpSize;
-    const bool differs = static_cast<int>(end_) - begin_of_lane(lane) != tiles;
-    const int opposite = arch::kWarpSize - 1 - lane;
-    const bool opposite_differs = arch::shuffle(differs, opposite) != 0;
-    const int first = arch::kWarpSize - arch::first_lane(opposite_differs && opposite < found);
-    const int past = arch::first_lane(differs && lane > found);
-    const int heads = (past - first) * p_.q_heads;
-    const int q_tiles = tiles / p_.q_heads;
-    const auto sections = Sections::counted(q_tiles, p_.group_heads, heads, blocks());
-    WorkItem item = GrowingItems(0, 1, q_tiles, heads, sections).item(among - begin_of_lane(first));
-    const int before = item.batch_head / p_.q_heads;
+  /// Returns the head, and its tile, of a number, and goes to its sequence. Sequences that have
+  /// equally many work tiles, fewer than there are blocks, are a run: they go in the order of the
+  /// batch heads of a dense problem. Else the longest tiles of the last sequence would begin late,
+  /// and few blocks would compute them while the others have nothing to do.
+  ATTILE_DEVICE WorkItem item_of_run(WorkTile& at, int number, int q_tiles) const {
+    const bool is_same = q_tiles_ == q_tiles;
+    const int run_begin = begin_of_lane(arch::first_lane(is_same));
+    const int heads = arch::count_lanes(is_same) * p_.q_heads;
+    constexpr SmallDivision kBy;
+    const auto sections = Sections::counted(q_tiles, p_.group_heads, heads, blocks(), kBy);
+    WorkItem item = GrowingItems(0, 1, q_tiles, heads, sections).item(number - run_begin, kBy);
+    const int before = kBy.quotient(item.batch_head, p_.q_heads);
     item.batch_head -= before * p_.q_heads;
-    at.sequence = first_ + first + before;
+    const auto begin = static_cast<unsigned>(run_begin + before * (q_tiles * p_.q_heads));
+    at.sequence = first_ + arch::first_lane(is_same && begin_ == begin);
     p_.read_extent(at);
     return item;
   }
-  /// Counts the work tiles of the sequences from first_ on. Where offsets in device memory decrease
-  /// they may be more than a number can say: then the last ones have none.
+  /// Counts the work tiles of the sequences from first_ on, and puts those that have most first: so
+  /// blocks end with the shortest tiles. Where offsets in device memory decrease they may be more
+  /// than a number can say: then the last ones have none.
   ATTILE_DEVICE void count_tiles() {
     const int lane = arch::thread_index() % arch::kWarpSize;
     const int sequence = first_ + lane;
     int rows = 0;
-    if (sequence < p_.batch) rows = p_.policies.sequences.extent(sequence, p_.bounds).q_len;
-    const std::int64_t tiles = std::int64_t{ceil_div(rows, kRows)} * p_.q_heads;
-    end_ = static_cast<unsigned>(min<std::int64_t>(tiles, INT_MAX));
+    if (0 <= sequence && sequence < p_.batch) {
+      rows = p_.policies.sequences.extent(sequence, p_.bounds).q_len;
+    }
+    unsigned past = begin_ + q_tiles_ * p_.q_heads;  // the number behind those before
     ATTILE_UNROLL
     for (int step = 1; step < arch::kWarpSize; step *= 2) {
-      const unsigned before = of_lane(max(lane - step, 0));
-      if (lane >= step) end_ = min(end_, INT_MAX - before) + before;
+      past = max(past, arch::shuffle_xor(past, step));
     }
+    q_tiles_ = ceil_div(rows, kRows);
+    int before = lane * q_tiles_;  // tiles of a head; as far as all have equally many
+    if (arch::any_lane(q_tiles_ != arch::shuffle(q_tiles_, 0))) {
+      const int rank = q_tiles_ * arch::kWarpSize - lane;
+      before = 0;
+      ATTILE_UNROLL_BY(4)
+      for (int other = 0; other < arch::kWarpSize; ++other) {
+        const int tiles = arch::shuffle(q_tiles_, other);
+        if (tiles * arch::kWarpSize - other > rank) before += tiles;
+      }
+    }
+    const std::int64_t begin = past + std::int64_t{before} * p_.q_heads;
+    begin_ = static_cast<unsigned>(min<std::int64_t>(begin, INT_MAX));
   }
 
-  /// Returns how many of these work tiles come before those of a lane's sequence.
-  ATTILE_DEVICE int begin_of_lane(int lane) const {
-    const auto begin = static_cast<int>(of_lane(max(lane - 1, 0)));
-    return lane == 0 ? 0 : begin;
+  /// Returns the lane of whose sequence's work tiles one has a number; kWarpSize: none.
+  ATTILE_DEVICE int lane_of(unsigned number) const {
+    return arch::first_lane(number - begin_ < static_cast<unsigned>(q_tiles_ * p_.q_heads));
   }
-  ATTILE_DEVICE unsigned of_lane(int lane) const {
-    return static_cast<unsigned>(arch::shuffle(static_cast<int>(end_), lane));
+  /// Returns the number of the first work tile of a lane's sequence.
+  ATTILE_DEVICE int begin_of_lane(int lane) const {
+    return arch::shuffle(static_cast<int>(begin_), lane);
   }
 
   const TmaForwardParams<Traits>& p_;
   const ForwardMemory<Traits>& smem_;
   ScheduleNumbers numbers_;  // without kKeepsNumbers
   int number_ = 0;
-  int first_ = -arch::kWarpSize;  // the first of the 32 sequences
-  unsigned before_ = 0;           // the work tiles of those before
-  unsigned end_ = 0;              // of these sequences up to this lane's
+  // Of the 32 sequences, one a lane, of which the first ones may be missing: so the last are 32.
+  int first_ = (p_.batch - 1) % arch::kWarpSize + 1 - 2 * arch::kWarpSize;
+  unsigned begin_ = 0;  // the number of the first work tile of this lane's
+  int q_tiles_ = 0;     // which it has in each head
 };
 
 /// Makes a block's work tiles with kHasScheduler where all sequences have the same lengths: those

@@ -5,6 +5,7 @@
 #include <attile/arch/thread.cuh>
 #include <attile/core/args.h>
 #include <attile/core/check.h>
+#include <attile/core/fast_divmod.h>
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
@@ -33,11 +34,12 @@ inline constexpr bool kEvenRows = !Traits::kHasScheduler && kRowsAlike<typename 
 /// kHasScheduler.
 template <bool kThere>
 struct SchedulerParams {
-  int* counter = nullptr;  ///< of the items that blocks have taken; null: by the block's index
-  int items = 0;           ///< one for each slot of each query head
-  int l2_keys = 0;         ///< keys of one kv head whose K and V take kL2Bytes
-  bool counts = true;      ///< whether the counter is worth it
-  Sections counted{};      ///< the order with the counter, of sequences of one length
+  int* counter = nullptr;      ///< of the items that blocks have taken; null: by the block's index
+  int items = 0;               ///< one for each slot of each query head
+  int l2_keys = 0;             ///< keys of one kv head whose K and V take kL2Bytes
+  bool counts = true;          ///< whether the counter is worth it
+  Sections counted{};          ///< the order with the counter, of sequences of one length
+  FastDivmod group_heads = 1;  ///< query heads of a kv head
 };
 template <>
 struct SchedulerParams<false> {};
@@ -98,6 +100,7 @@ struct TmaForwardParams : ForwardParams<Traits> {
     if constexpr (Traits::kHasScheduler) {
       scheduler.l2_keys = static_cast<int>(kL2Bytes / key_bytes());
       scheduler.items = static_cast<int>(tile_count(args));
+      scheduler.group_heads = this->group_heads;
     }
     if constexpr (Traits::SequencesType::kUniform && !kEvenRows<Traits>) {
       sections = sections_of(args);

@@ -96,4 +96,9 @@ inline int first_lane(bool x, unsigned lanes = kAllLanes,
   return votes == 0 ? kWarpSize : std::countr_zero(votes);
 }
 
+inline int count_lanes(bool x, unsigned lanes = kAllLanes,
+                       std::source_location at = std::source_location::current()) {
+  return std::popcount(sim::vote(lanes, x, at));
+}
+
 }  // namespace attile::arch
