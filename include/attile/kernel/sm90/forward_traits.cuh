@@ -37,7 +37,7 @@ struct ScheduleNumbers {
 
 /// Holds every type and constant of one forward kernel for compute capability 9.0 (forward.cuh).
 /// Br, Bc  rows of a tile of Q, and of K and V: Br is 64 for each of the 1 to 3 consumer
-///         warpgroups, or 2 of each team, Bc a multiple of 16.
+///         warpgroups, 1 or 2 of each team, Bc a multiple of 16.
 /// D, Dv   the largest head_dim and head_dim_v that the kernel takes, up to 256; smaller ones are
 ///         padded inside.
 /// E, P    Elements and PolicyBundle, as for KernelTraits.
@@ -60,12 +60,12 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
 
   static_assert(
       TuningType::kTeams == 1 ||
-          (TuningType::kTeams == 2 && Br == 128 && !TuningType::kPacksHeads &&
+          (TuningType::kTeams == 2 && Br <= 128 && !TuningType::kPacksHeads &&
            TuningType::kElementStages == 0 && !TuningType::kOrders && !P::DropoutType::kEnabled &&
            !E::kFp8Queries && !kIsPaged<typename P::SequencesType>),
       "attile::sm90::ForwardTraits: two teams are for 128 rows of one head each, inputs of 16 "
       "bits, "
-      "keys that do not lie in pages, and consumers that take no turns; without dropout, and "
+      "bits, keys that do not lie in pages, and consumers that take no turns; without dropout, and "
       "without tiles of a score modifier's elements");
   static_assert(!TuningType::kPacksHeads || P::SequencesType::kUniform,
                 "attile::sm90::ForwardTraits: query heads share a tile only where all sequences "
