@@ -309,9 +309,8 @@ class ForwardConsumer {
     softmax_.finish(output_.o_frag, done.output_scale(sampler_.keep_scale()), sinks);  // line 12
     apply_fusion<Traits>(fusion_, warpgroup_, at, output_.o_frag);
     store_o(p_, smem_, warpgroup_, at, output_.o_frag);  // line 14
-    // Lines 13 and 15.
     store_lse<Outputs>(p_, p_.coord(at, warpgroup_, 0), softmax_, scales.scale_log2,
-                       Rows::kKeepsFirstRow ? &at : nullptr);
+                       Rows::kKeepsFirstRow ? &at : nullptr);  // lines 13 and 15
   }
 
   // The pipelines. These releases and skips advance the states.

@@ -198,8 +198,7 @@ ATTILE_DEVICE void transpose_v(const TmaForwardParams<Traits>& p, const ForwardM
 /// Loads the Q of one consumer warpgroup for work tile `number` of the block, and writes which rows
 /// of the tile they are (ConsumerRows).
 /// Behind a sequence's last row come zeros and not its neighbour's rows, whose scores could make a
-/// warp rescale O.
-/// Scope    one thread.
+/// warp rescale O. Scope    one thread.
 template <class Traits>
 ATTILE_DEVICE void send_rows(const TmaForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
                              const typename Traits::QPipeline::State& state, const WorkTile& tile,
