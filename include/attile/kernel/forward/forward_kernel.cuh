@@ -126,12 +126,13 @@ ATTILE_DEVICE void store_fp32_output(const ForwardParams<Traits>& p, const Coord
 }
 
 /// Stores LSE of the rows that this thread holds, where it is wanted. The kLanesOfRow lanes that
-/// share rows hold the same ones, and each writes a different share of them.
+/// share rows hold the same ones, and each writes a different share of them. `tile`: their work
+/// tile, which says where the sequence's rows begin; null: the sequences policy does.
 /// [FlashAttention-2, Alg. 1, lines 13 and 15]
 template <class Registers, class Traits, class Coord>
 ATTILE_DEVICE void store_lse(const ForwardParams<Traits>& p, const Coord& coord,
                              const tile::OnlineSoftmax<Registers::kRegRows>& softmax,
-                             float scale_log2) {
+                             float scale_log2, const WorkTile* tile = nullptr) {
   constexpr int kLanes = Registers::kLanesOfRow;
   const int lane = Registers::lane_of_row();
   if constexpr (kIsEarlierKeys<typename Traits::SinkType>) {
@@ -152,7 +153,12 @@ ATTILE_DEVICE void store_lse(const ForwardParams<Traits>& p, const Coord& coord,
     const ScoreIndex index = coord.at(row, 0);
     float lse = mine.lse(0, scale_log2);
     if constexpr (Traits::SinkType::kEnabled) lse = mine.lse(0, scale_log2, p.sink_of(index));
-    p.first_row(p.lse, index.batch, index.head)[index.row] = lse;
+    if (tile != nullptr) {
+      const RowOrigin origin = tile->q_origin;
+      p.lse.row(origin.batch, index.head, origin.row)[index.row] = lse;
+    } else {
+      p.first_row(p.lse, index.batch, index.head)[index.row] = lse;
+    }
   }
 }
 

@@ -35,8 +35,8 @@
 // hide the wait for the counter, and late enough that a slow block does not hold work which others
 // could begin. They must allow it before they wait for the stage of this work tile's last V: a
 // consumer may hold the V in that stage while it waits for the next Q (docs/deadlock.md, rule 4).
-// Sequences are not sorted by length here: a warp that sorted 32 of them made those of 1k and mixed
-// ones slower, and one of 16k faster (bench/log/tuning-sequences.md).
+// The scheduler is one warp, and what it computes for a work tile is short (SmallDivision): where
+// tiles are short, consumers wait for it (bench/log/tuning-sequences.md).
 // With teams, and with kWords, the scheduler is the warp that loads Q, which reads no tile
 // (load_q_of_team). The lanes that write words allow the next tile with one team as those that load
 // Q do, and with two as load_kv does, whose lanes they are.
@@ -56,8 +56,8 @@ ATTILE_DEVICE int sharing_blocks() {
   return arch::block_count() * Traits::kTeams;
 }
 
-/// Divides numbers from 0 to 2^20 by a reciprocal, which takes a third of the instructions: the sum
-/// with a half is a half from an integer at least, and the error of the product is below that.
+/// Divides numbers from 0 to 2^20 by a reciprocal, in a third of the instructions. The half makes
+/// the exact quotient lie 0.5 / by or more from each integer, and the error of the product is less.
 struct SmallDivision {
   ATTILE_DEVICE int quotient(int x, int by) const {
     return static_cast<int>((static_cast<float>(x) + 0.5f) *
@@ -67,12 +67,13 @@ struct SmallDivision {
 };
 
 /// Makes a block's work tiles, one after another, where sequences have lengths of their own. Work
-/// tiles are numbered through the problem, sequence by sequence, or run by run (item_of_run): their
-/// order changes no result. A block's numbers rise, so that it goes through the sequences once, 32
-/// at a time, one a lane. The first one is the block's own, or its team's: so no block gets two
-/// work tiles while another one gets none. The others come from a counter in device memory, so that
-/// blocks end together. Where the caller has brought no scratch memory they follow from the index
-/// of the block (`snake`). Scope    all lanes of a warp, for all functions.
+/// tiles are numbered through the problem, 32 sequences at a time, one a lane, of which those with
+/// most tiles begin, or run by run (item_of_run): their order changes no result. A block's numbers
+/// rise, so that it goes through the sequences once. The first one is the block's own, or its
+/// team's: so no block gets two work tiles while another one gets none. The others come from a
+/// counter in device memory, so that blocks end together. Where the caller has brought no scratch
+/// memory they follow from the index of the block (`snake`). Scope    all lanes of a warp, for all
+/// functions.
 template <class Traits>
 class DynamicSchedule {
   static constexpr int kRows = Traits::kConsumers * kWarpgroupRows;

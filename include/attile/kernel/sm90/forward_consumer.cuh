@@ -47,7 +47,6 @@ namespace attile::sm90 {
 ///
 /// How tiles are skipped stands in forward.cuh ("Skipping"), and why nobody waits for ever in
 /// docs/deadlock.md, whose rules are named below.
-///
 /// Where kv_tiles is empty, as no row of these sees a key, begin_rows writes O = 0 and LSE = -inf,
 /// or with a sink LSE = sink. A row that sees none in tiles that are visited has m = -inf, l = 0
 /// and P = 0 to the end, of which OnlineSoftmax makes the same (`finish`, `lse`). A tile that the
@@ -257,7 +256,7 @@ class ForwardConsumer {
       modify_and_mask(step, kv_tile,
                       tile::ElementModifier<AnyModifier, decltype(reader)>{modifier, reader});
       arch::fence_operand(s_frag_.x);  // S has taken the elements: an arrival overtakes loads
-      arch::warp_barrier();            // all lanes' S has, before they are replaced
+      arch::warp_barrier();
       smem_.elements(warpgroup_).consumer_release(element_state_);
       element_state_.advance();
     } else if (!kSkipsFull<Traits> || !kv_tiles_.full(step)) {
@@ -305,17 +304,18 @@ class ForwardConsumer {
   ATTILE_DEVICE void store_output(const Rows& done) {
     const WorkTile at = done.at(p_);
     const auto& scales = p_.scales_of(done);
-    const auto sinks =
-        row_sinks<Outputs>(p_, scales.scale_log2, [&] { return p_.coord(at, warpgroup_, 0); });
+    const auto first = [&] { return p_.coord(at, warpgroup_, 0); };
+    const auto sinks = row_sinks<Outputs>(p_, scales.scale_log2, first);
     softmax_.finish(output_.o_frag, done.output_scale(sampler_.keep_scale()), sinks);  // line 12
     apply_fusion<Traits>(fusion_, warpgroup_, at, output_.o_frag);
-    store_o(p_, smem_, warpgroup_, at, output_.o_frag);                                // line 14
-    store_lse<Outputs>(p_, p_.coord(at, warpgroup_, 0), softmax_, scales.scale_log2);  // 13, 15
+    store_o(p_, smem_, warpgroup_, at, output_.o_frag);  // line 14
+    store_lse<Outputs>(p_, first(), softmax_, scales.scale_log2,
+                       Rows::kKeepsFirstRow ? &at : nullptr);  // lines 13 and 15
   }
 
   // The pipelines. These releases and skips advance the states.
 
-  /// Waits for the next Q, which is that of work tile `number`, and returns its rows (line 4).
+  /// Waits for the next Q, that of work tile `number`, and returns its rows (line 4).
   ATTILE_DEVICE const Rows& rows_with_q(int number) const {
     static_cast<void>(smem_.q(warpgroup_).consumer_wait(q_state_));
     return smem_.rows(warpgroup_, number);

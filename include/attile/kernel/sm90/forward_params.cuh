@@ -101,6 +101,8 @@ struct TmaForwardParams : ForwardParams<Traits> {
       scheduler.l2_keys = static_cast<int>(kL2Bytes / key_bytes());
       scheduler.items = static_cast<int>(tile_count(args));
       scheduler.group_heads = this->group_heads;
+      // The first work tile of each block is its own.
+      if (!Traits::SequencesType::kUniform) scheduler.counts = scheduler.items > blocks(args);
     }
     if constexpr (Traits::SequencesType::kUniform && !kEvenRows<Traits>) {
       sections = sections_of(args);

@@ -104,19 +104,22 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
 /// Loads the Q of one consumer warpgroup for work tile `number` of the block, and writes which rows
 /// of the tile they are (ConsumerRows).
 /// Behind a sequence's last row come zeros and not its neighbour's rows, whose scores could make a
-/// warp rescale O.
-/// Scope    one thread.
+/// warp rescale O. Scope    one thread.
 template <class Traits>
 ATTILE_DEVICE void send_rows(const TmaForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
-                             const typename Traits::QPipeline::State& state,
+                             const typename Traits::QPipeline::State& state, const WorkTile& tile,
                              const ConsumerRows<Traits>& rows, int warpgroup, int number) {
   const auto pipeline = smem.q(warpgroup);
-  const arch::TmaCoord box = p.queries(rows.at(p));
+  const arch::TmaCoord box = p.queries(rows.at(p, tile.q_origin));
   // This stage had Q of the work tile kQStages before this one. The consumer has released it, so
   // that it has stored O of the rows before those: the ConsumerRows that it may still read are
   // those of the last kQStages tiles, none of which is overwritten (ForwardTraits::kRowBuffers).
   pipeline.await_empty(state);
   smem.rows(warpgroup, number) = rows;  // before Q is full, else the consumer could read old rows
+  if constexpr (ConsumerRows<Traits>::kKeepsFirstRow) {
+    smem.rows(warpgroup, number).lengths.first_row =
+        row_number(p.policies.sequences, tile.q_origin);
+  }
   pipeline.producer_acquire(state, p.warpgroup_rows() * p.packed_heads());  // waits no more
   pipeline.load(state, p.maps.q, box);
 }
@@ -143,7 +146,7 @@ ATTILE_DEVICE void load_q(const TmaForwardParams<Traits>& p, int block,
     const int part = consumer_part<Traits>(warpgroup, number);
     const ConsumerRows<Traits> rows(p, schedule.tile(), part);
     if constexpr (Traits::kHasScheduler) schedule.allow_next();
-    send_rows(p, smem, state, rows, warpgroup, number);
+    send_rows(p, smem, state, schedule.tile(), rows, warpgroup, number);
     state.advance();
   }
   send_end(smem, state, warpgroup, number);
@@ -166,7 +169,7 @@ ATTILE_DEVICE void load_q_of_team(const TmaForwardParams<Traits>& p, int block,
         send_end(smem, state, warpgroup, number);
       } else {
         const int part = consumer_part<Traits>(warpgroup, number);
-        send_rows(p, smem, state, ConsumerRows<Traits>(p, at, part), warpgroup, number);
+        send_rows(p, smem, state, at, ConsumerRows<Traits>(p, at, part), warpgroup, number);
       }
     }
     state.advance();

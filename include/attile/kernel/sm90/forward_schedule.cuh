@@ -118,7 +118,19 @@ struct alignas(16) ConsumerRows : RowScales<Traits, Problem<Traits>::kHasScales>
     ATTILE_DEVICE explicit Diagonal(Extent) {}
   };
   using OfUniform = std::conditional_t<Traits::kFromDiagonal, Diagonal, NoLengths>;
-  using Lengths = std::conditional_t<kUniform, OfUniform, Extent>;
+  /// Those of packed sequences, and the number of the sequence's first row.
+  struct PackedLengths : Extent {
+    int first_row = 0;
+    PackedLengths() = default;
+    ATTILE_DEVICE explicit PackedLengths(Extent extent) : Extent(extent) {}
+  };
+  /// Whether it is kept, so that storing O and LSE reads no device memory: 0.99 of the time (H200,
+  /// bench/log/tuning-sequences.md). With teams under a causal mask the warp that loads Q spills.
+  static constexpr bool kKeepsFirstRow =
+      kIsPacked<typename Traits::SequencesType> &&
+      (Traits::kTeams == 1 || kRowsAlike<typename Traits::MaskType>);
+  using OfOwn = std::conditional_t<kKeepsFirstRow, PackedLengths, Extent>;
+  using Lengths = std::conditional_t<kUniform, OfUniform, OfOwn>;
 
   TileRange kv_tiles;  ///< the steps at which these rows' tiles of K and V are visited (kv_tile)
   /// Steps of the work tile ahead of these, and after them, whose tiles other consumers' rows see.
@@ -150,14 +162,28 @@ struct alignas(16) ConsumerRows : RowScales<Traits, Problem<Traits>::kHasScales>
     skip_after = all.last - kv_tiles.last;
   }
 
-  /// Returns the work tile that has these rows alone.
+  /// Returns the work tile that has these rows alone. Of packed sequences nothing is read from
+  /// device memory.
   ATTILE_DEVICE WorkTile at(const TmaForwardParams<Traits>& p) const {
+    if constexpr (kKeepsFirstRow) {
+      return at(p, origin_of_row(p.policies.sequences, lengths.first_row));
+    } else {
+      return at(p, RowOrigin{});
+    }
+  }
+  /// Returns the same of packed sequences whose rows begin there.
+  ATTILE_DEVICE WorkTile at(const TmaForwardParams<Traits>& p,
+                            [[maybe_unused]] const RowOrigin& origin) const {
     WorkTile at{.kv_tiles = kv_tiles,
                 .sequence = sequence,
                 .head = head,
                 .kv_head = head / p.group_heads,
                 .row0 = row0};
-    p.read_lengths(at);        // where rows and keys begin, and the lengths
+    if constexpr (kKeepsFirstRow) {
+      at.q_origin = origin;
+    } else {
+      p.read_lengths(at);  // where rows and keys begin, and the lengths
+    }
     at.extent = extent_of(p);  // these are kept here, so that none are read from device memory
     return at;
   }

@@ -63,10 +63,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
           (TuningType::kTeams == 2 && Br <= 128 && !TuningType::kPacksHeads &&
            TuningType::kElementStages == 0 && !TuningType::kOrders && !P::DropoutType::kEnabled &&
            !E::kFp8Queries && !kIsPaged<typename P::SequencesType>),
-      "attile::sm90::ForwardTraits: two teams are for 128 rows of one head each, inputs of 16 "
-      "bits, "
-      "bits, keys that do not lie in pages, and consumers that take no turns; without dropout, and "
-      "without tiles of a score modifier's elements");
+      "attile::sm90::ForwardTraits: two teams are for up to 128 rows of one head each, inputs of "
+      "16 bits, keys that do not lie in pages, and consumers that take no turns; without dropout, "
+      "and without tiles of a score modifier's elements");
   static_assert(!TuningType::kPacksHeads || P::SequencesType::kUniform,
                 "attile::sm90::ForwardTraits: query heads share a tile only where all sequences "
                 "have the same lengths, Uniform");
