@@ -28,7 +28,7 @@
 
 namespace attile {
 
-/// Holds the softmax state of a row, and 4 Quads neighbouring elements of its O, which is not
+/// Holds the softmax state of a row, and Quads times 4 neighbouring elements of its O, which is not
 /// divided by l. A row that has seen nothing has m = -inf, l = 0, O = 0.
 template <int Quads>
 struct RowState {
@@ -38,10 +38,10 @@ struct RowState {
 
   ATTILE_DEVICE float& element(int e) { return o[e / 4][e % 4]; }
   ATTILE_DEVICE const float& element(int e) const { return o[e / 4][e % 4]; }
-  /// Reads the elements of O from there on.
-  ATTILE_DEVICE void load_o(const float* from) {
+  /// Reads the elements of O from there on, every 4 of them `step` columns behind those before.
+  ATTILE_DEVICE void load_o(const float* from, int step = 4) {
     ATTILE_UNROLL
-    for (int quad = 0; quad < kQuads; ++quad) o[quad] = arch::load<4>(from + 4 * quad);
+    for (int quad = 0; quad < kQuads; ++quad) o[quad] = arch::load<4>(from + step * quad);
   }
 };
 
@@ -85,6 +85,12 @@ template <class Traits>
 class PartOutput {
  public:
   using RowState = attile::RowState<DecodeParams<Traits>::kOutputQuads>;
+  static constexpr int kColumns = DecodeParams<Traits>::kOutputColumns;
+  /// Whether scratch memory can take states from registers (put_registers): where the warps of the
+  /// one key group divide rows, and have all columns.
+  static constexpr bool kTakesRegisters = Traits::kKeyGroups == 1 && !Traits::kPairs &&
+                                          Traits::kVColumns == kColumns && kColumns % 32 == 0 &&
+                                          Traits::OutputRegisters::kLaneColumns == 2;
 
   /// `earlier_lse`: shared memory for a float of each row, used only where there are earlier keys.
   ATTILE_DEVICE PartOutput(const DecodeParams<Traits>& p, const SplitPart& part, float scale_log2,
@@ -119,13 +125,60 @@ class PartOutput {
     for (int quad = 0; quad < RowState::kQuads; ++quad) arch::store(to + 4 * quad, state.o[quad]);
   }
 
+  /// Says whether the part's state goes from registers to scratch memory, by put_registers and
+  /// end_registers: where warps divide its rows, there is nothing in the block to merge it with.
+  /// These are code of their own, behind that for few rows: in between, code that does not run
+  /// costs a short call 3 % of its time (bench/log/tuning-decode.md).
+  ATTILE_DEVICE bool takes_registers(bool divides_keys) const {
+    return kTakesRegisters && !divides_keys && part_.parts > 1 && p_.splits == Splits::Kind::kFill;
+  }
+  /// Takes the state of a part in the place of all calls of `put`.
+  /// Scope    all threads of the block. Barriers as for `put`.
+  template <class Outputs>
+  ATTILE_DEVICE void put_registers(const Outputs& o_frag,
+                                   const tile::OnlineSoftmax<Outputs::kRegRows>& softmax) const {
+    float* const memory = p_.part(part_.slot);
+    const int row0 = Outputs::row(0), col0 = Outputs::col(0);
+    float* const to = outputs(memory) + row0 * kColumns + col0;
+    ATTILE_UNROLL
+    for (int r = 0; r < Outputs::kRegRows; ++r) {
+      if (row0 + Outputs::row_offset(r) >= part_.rows) continue;
+      ATTILE_UNROLL
+      for (int c = 0; c < Outputs::kRegCols; c += 2) {
+        arch::store(to + Outputs::row_offset(r) * kColumns + Outputs::col_offset(c),
+                    Vec<float, 2>{o_frag.x[r][c], o_frag.x[r][c + 1]});
+      }
+    }
+    ATTILE_UNROLL
+    for (int r = 0; r < Outputs::kRegRows; ++r) {
+      const float l = Outputs::sum_lanes(softmax.l[r]);
+      const int row = row0 + Outputs::row_offset(r);
+      if (col0 == 0 && row < part_.rows) {
+        arch::store(memory + 2 * row, Vec<float, 2>{softmax.m[r], l});
+      }
+    }
+  }
+  /// Ends a part after `put_registers`, as `end` does. Many rows have mostly few parts: a thread
+  /// reads more columns of fewer parts at once.
+  ATTILE_DEVICE void end_registers() const { end_part<2, attile::RowState<8>>(); }
+
   /// Ends a part after its last `put`. The block that ends the last part of a row tile merges all
   /// of them, whichever block that is. Nobody waits: each block of the row tile takes its ticket
   /// once, after its own parts, and the one that takes the last one sets it to 0 again.
   /// Scope    all kThreads threads of the block.
   /// Barriers one of the block between the last `put` and this, or others could read a part that is
   ///          not written yet.
-  ATTILE_DEVICE void end() const {
+  ATTILE_DEVICE void end() const { end_part<kPartsAtOnce, RowState>(); }
+
+ private:
+  static constexpr bool kHasEarlierKeys = kIsEarlierKeys<typename Traits::SinkType>;
+  static constexpr int kPartsAtOnce = DecodeParams<Traits>::kPartsAtOnce;
+
+  /// Ends a part, and merges kAtOnce parts at a time, of which a thread has one State at a time.
+  template <int kAtOnce, class State>
+  ATTILE_DEVICE void end_part() const {
+    constexpr int kVectors = kColumns / State::kColumns;
+    constexpr int kStep = 4 * kVectors;  // neighbouring threads read neighbouring columns
     if (part_.parts == 1 || !part_.is_last_of_row_tile_in_run) return;
     if (part_.runs > 1 && !takes_last_ticket()) return;
     if constexpr (kHasEarlierKeys) {
@@ -133,41 +186,36 @@ class PartOutput {
       arch::barrier();  // all of it has been read before it is used, and before LSE is written
     }
     for (int i = arch::thread_index(); i < part_.rows * kVectors; i += Traits::kThreads) {
-      const int row = i / kVectors, col = i % kVectors * RowState::kColumns;
+      const int row = i / kVectors, col = i % kVectors * 4;
       // From m and l of this row in a part, its O is so far away.
       const int to_outputs = 2 * (p_.part_rows - row) + row * kColumns + col;
       const float* from = p_.part(part_.first_part_slot) + 2 * row;
       const float* behind = p_.part(part_.second_part_slot) + 2 * row;
       const std::int64_t step = p_.part(part_.slot_step) - p_.part(0);
-      const auto sum = merge_states<kPartsAtOnce, RowState>(
-          part_.parts_before, part_.parts, scale_log2_, [&](bool there, RowState& state) {
-            if (!there) return;
-            const Vec<float, 2> m_l = arch::load<2>(from);
-            state.m = m_l[0], state.l = m_l[1];
-            state.load_o(from + to_outputs);
-            from = behind;
-            behind += step;
-          });
-      store(row, col, sum);
+      const auto sum = merge_states<kAtOnce, State>(part_.parts_before, part_.parts, scale_log2_,
+                                                    [&](bool there, State& state) {
+                                                      if (!there) return;
+                                                      const Vec<float, 2> m_l = arch::load<2>(from);
+                                                      state.m = m_l[0], state.l = m_l[1];
+                                                      state.load_o(from + to_outputs, kStep);
+                                                      from = behind;
+                                                      behind += step;
+                                                    });
+      store(row, col, sum, kStep);
     }
     if constexpr (kHasEarlierKeys) {
       arch::barrier();  // it has been used before that of the next part replaces it
     }
   }
 
- private:
-  static constexpr bool kHasEarlierKeys = kIsEarlierKeys<typename Traits::SinkType>;
-  static constexpr int kColumns = DecodeParams<Traits>::kOutputColumns;
-  static constexpr int kVectors = kColumns / RowState::kColumns;
-  static constexpr int kPartsAtOnce = DecodeParams<Traits>::kPartsAtOnce;
-
   /// Gives OnlineSoftmax::finish the elements of one row that a thread has.
+  template <class State>
   struct OneRow {
-    RowState& row;
+    State& row;
     ATTILE_DEVICE static float sum_lanes(float sum) { return sum; }
     ATTILE_DEVICE void scale_row(int, float factor) const {
       ATTILE_UNROLL
-      for (int e = 0; e < RowState::kColumns; ++e) row.element(e) *= factor;
+      for (int e = 0; e < State::kColumns; ++e) row.element(e) *= factor;
     }
     ATTILE_DEVICE void clear_row(int) const {
       ATTILE_UNROLL
@@ -180,28 +228,31 @@ class PartOutput {
     float of_row, scale_log2;
     ATTILE_DEVICE float logit(int) const { return of_row; }
   };
-  /// Gives it the results of earlier keys: LSE, and those of `count` elements of O that a thread
-  /// has.
+  /// Gives it the results of earlier keys: LSE, and O from a thread's first column on, of which
+  /// there are `count`. `step`: as load_o has it.
   template <class T>
   struct RowOfEarlierKeys : RowSink {
     const T* o;
-    int count;
-    ATTILE_DEVICE void add_value(const OneRow& output, int, float weight) const {
+    int count, step;
+    template <class State>
+    ATTILE_DEVICE void add_value(const OneRow<State>& output, int, float weight) const {
       ATTILE_UNROLL
-      for (int e = 0; e < RowState::kColumns; ++e) {
+      for (int e = 0; e < State::kColumns; ++e) {
         float& element = output.row.element(e);
-        if (e < count) element = arch::fma(to_float(o[e]), weight, element);
+        const int col = e / 4 * step + e % 4;
+        if (col < count) element = arch::fma(to_float(o[col]), weight, element);
       }
     }
   };
   /// Returns a RowSink, or with earlier keys a RowOfEarlierKeys. `row`: of the part; `at`: of the
   /// problem.
-  ATTILE_DEVICE auto last_term(int row, const ScoreIndex& at, int col) const {
+  ATTILE_DEVICE auto last_term(int row, const ScoreIndex& at, int col, int step) const {
     RowSink sink{-kInf, scale_log2_};
     if constexpr (kHasEarlierKeys) {
       sink.of_row = earlier_lse_[row];
       const auto* const o = p_.query_row(p_.policies.sink.o, at) + col;
-      return RowOfEarlierKeys<std::remove_cvref_t<decltype(*o)>>{sink, o, p_.head_dim_v - col};
+      return RowOfEarlierKeys<std::remove_cvref_t<decltype(*o)>>{sink, o, p_.head_dim_v - col,
+                                                                 step};
     } else {
       if constexpr (RowSink::kEnabled) sink.of_row = p_.policies.sink.logit(at.head);
       return sink;
@@ -239,13 +290,14 @@ class PartOutput {
   }
 
   /// Writes O and LSE of a row from the state over all its keys. Here alone sinks and earlier keys
-  /// enter: the states of parts have none.
+  /// enter: the states of parts have none. `step`: as load_o has it.
   /// [FlashAttention-2, Alg. 1, lines 12 to 15]
-  ATTILE_DEVICE void store(int row, int col, RowState state) const {
+  template <class State>
+  ATTILE_DEVICE void store(int row, int col, State state, int step = 4) const {
     const ScoreIndex at = index_of(row);
     tile::OnlineSoftmax<1> softmax{{state.m}, {state.l}};
-    const auto sink = last_term(row, at, col);
-    const OneRow output{state};
+    const auto sink = last_term(row, at, col, step);
+    const OneRow<State> output{state};
     softmax.finish(output, output_scale_, sink);
     if (col == 0 && p_.lse.data != nullptr) {
       float lse = softmax.lse(0, scale_log2_);
@@ -256,8 +308,8 @@ class PartOutput {
     const RowOrigin origin = p_.q_origin(part_.at);
     TO* const to = p_.o.tensor.row(origin.batch, at.head, std::int64_t{origin.row} + at.row) + col;
     ATTILE_UNROLL
-    for (int quad = 0; quad < RowState::kQuads; ++quad) {
-      const int first = 4 * quad, count = p_.head_dim_v - col - first;
+    for (int quad = 0; quad < State::kQuads; ++quad) {
+      const int first = step * quad, count = p_.head_dim_v - col - first;
       Vec<TO, 4> v;
       ATTILE_UNROLL
       for (int e = 0; e < 4; ++e) v[e] = from_float<TO>(state.o[quad][e]);

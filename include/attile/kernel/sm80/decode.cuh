@@ -86,6 +86,8 @@
 //   of the block, in merge_warps: states are written before others read them; they are read before
 //     the next columns' or the next part's are written, the last reads of Q are done before its
 //     stage is filled again, and a part is written before a ticket says so
+//   of the block, in compute_part, where the state of many rows goes to scratch memory from
+//     registers: as the last one in merge_warps
 //   15 (any_thread), in SplitSchedule, with more sequences than a warp has lanes: the warps' sums
 //     are written before they are read; and one of the block: they are read before what follows
 //   15, in SplitSchedule::keep_parts: all threads hear whether one has found another length
@@ -239,8 +241,14 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
   const PartOutput<Traits> output(p, part, scale_log2, states + 2 * Outputs::kRows);
   // Lines 12 to 15 of a row tile's only part, or its state; then these lines of the other row
   // tiles.
-  merge_warps<Traits>(o_frag, softmax, output, part.rows, divides_keys, scale_log2, shared);
-  output.end();
+  if (!output.takes_registers(divides_keys)) {
+    merge_warps<Traits>(o_frag, softmax, output, part.rows, divides_keys, scale_log2, shared);
+    output.end();
+  } else if constexpr (PartOutput<Traits>::kTakesRegisters) {
+    output.put_registers(o_frag, softmax);
+    arch::barrier();  // the part is written before a ticket says so
+    output.end_registers();
+  }
 }
 
 /// Computes the parts of row tiles that a block has.
