@@ -434,7 +434,8 @@ class PolicyData {
     return case_.pointers ? case_.kv_len + 1 : attile::round_up(case_.kv_len, 8);
   }
   std::int64_t half_bias_elements() const {
-    if (case_.policy != Policy::kHalfBias) return 0;
+    const bool has_bias = case_.policy == Policy::kHalfBias || case_.policy == Policy::kPackedBias;
+    if (!has_bias) return 0;
     if (case_.distances) return case_.q_heads * distances();
     const std::int64_t batches = case_.hide ? case_.batch : 1;
     return batches * case_.q_heads * bias_rows() * half_bias_pitch();
