@@ -92,23 +92,24 @@ constexpr Policies<kFirst..., kSecond...> operator+(Policies<kFirst...>, Policie
   return {};
 }
 
+/// `first` if kFirst, else `second`.
+template <bool kFirst, class First, class Second>
+constexpr auto either(First first, Second second) {
+  if constexpr (kFirst) {
+    return first;
+  } else {
+    return second;
+  }
+}
 /// `all` in a build with ATTILE_TEST_FULL, `sample` in any other.
 template <class All, class Sample = Policies<>>
 constexpr auto in_full(All all, Sample sample = {}) {
-  if constexpr (kTestFull) {
-    return all;
-  } else {
-    return sample;
-  }
+  return either<kTestFull>(all, sample);
 }
 /// `large` in a build with ATTILE_TEST_LARGE or ATTILE_TEST_FULL, `small` in any other.
 template <class Large, class Small = Policies<>>
 constexpr auto in_large(Large large, Small small = {}) {
-  if constexpr (kTestLarge) {
-    return large;
-  } else {
-    return small;
-  }
+  return either<kTestLarge>(large, small);
 }
 
 inline constexpr auto kMaskPolicies =

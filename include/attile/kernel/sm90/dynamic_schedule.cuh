@@ -56,8 +56,8 @@ ATTILE_DEVICE int sharing_blocks() {
   return arch::block_count() * Traits::kTeams;
 }
 
-/// Divides numbers from 0 to 2^20 by a reciprocal, in a third of the instructions. The half makes
-/// the exact quotient lie 0.5 / by or more from each integer, and the error of the product is less.
+/// Divides numbers from 0 to 2^20 by a reciprocal, in fewer instructions. The half makes the exact
+/// quotient lie 0.5 / by or more from each integer, and the error of the product is less.
 struct SmallDivision {
   ATTILE_DEVICE int quotient(int x, int by) const {
     return static_cast<int>((static_cast<float>(x) + 0.5f) *

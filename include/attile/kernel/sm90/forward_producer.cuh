@@ -42,10 +42,11 @@ ATTILE_DEVICE void write_kv_tile(const ForwardMemory<Traits>& smem,
 /// Loads K or V of all tiles from the first to the last that any row of each of the block's work
 /// tiles sees. The call for K also loads V behind each K where V is in fp8 and not transposed
 /// ahead, or where the block has two teams: then there is no call for V. `pipeline`, `map`: those
-/// of K or of V; `kOfKeys`: whether of K. With kHasScheduler it allows the next work tile. Behind a
-/// sequence's last key TMA writes zeros (`ragged`). The mask replaces such a score by -inf,
-/// whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there. Scope
-/// Traits::kKvLanes lanes of a warp, or of K kKeyLanes, from the first one on.
+/// of K or of V; `kOfKeys`: whether of K. With kHasScheduler it allows the next work tile.
+/// Behind a sequence's last key TMA writes zeros (`ragged`). The mask replaces such a score by
+/// -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there.
+///
+/// Scope    Traits::kKvLanes lanes of a warp, or of K kKeyLanes, from the first one on.
 template <bool kOfKeys, class Traits, class Pipeline>
 ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
@@ -104,7 +105,9 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
 /// Loads the Q of one consumer warpgroup for work tile `number` of the block, and writes which rows
 /// of the tile they are (ConsumerRows).
 /// Behind a sequence's last row come zeros and not its neighbour's rows, whose scores could make a
-/// warp rescale O. Scope    one thread.
+/// warp rescale O.
+///
+/// Scope    one thread.
 template <class Traits>
 ATTILE_DEVICE void send_rows(const TmaForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
                              const typename Traits::QPipeline::State& state, const WorkTile& tile,

@@ -167,8 +167,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
       kWords == ModifierWords::kNone || (!kIsPaged<typename P::SequencesType> && !kPacksHeads &&
                                          kElementStages == 0 && !E::kFp8Queries),
       "attile::sm90::ForwardTraits: a score modifier's words are for rows of one head, inputs of "
-      "16 "
-      "bits and keys that do not lie in pages, and not with tiles of a modifier's elements");
+      "16 bits and keys that do not lie in pages, and not with tiles of a modifier's elements");
   using WordTile = WordTileOf<kWords, typename P::ScoreModType, tile::MathOf<T>>;
   using Word = typename WordTile::Word;
   static constexpr std::size_t kWordBytes = word_count<kWords>(Br, Bc) * sizeof(Word);
