@@ -2,6 +2,7 @@
 #include <attile/core/schedule.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <vector>
@@ -485,6 +486,37 @@ TEST_CASE("a section's heads follow each other, from the last rows on") {
   }
   const std::vector<std::vector<int>> want{{0, 1}, {1, 1}, {0, 0}, {1, 0}, {2, 1}, {2, 0}};
   CHECK(got == want);
+}
+
+/// Is 1 / x, some units in the last place more.
+template <int kUnits>
+struct NearReciprocal {
+  float operator()(float x) const {
+    float y = 1.0f / x;
+    for (int i = 0; i < std::abs(kUnits); ++i) y = std::nextafter(y, kUnits > 0 ? 1e30f : 0.0f);
+    return y;
+  }
+};
+
+template <int kUnits>
+void divides_rightly() {
+  constexpr attile::SmallDivision<NearReciprocal<kUnits>> kBy;
+  int wrong = 0;
+  for (int by = 1; by <= attile::kLargestSmall; by += by < 3000 ? 1 : by / 7) {
+    for (int quotient = 0; quotient <= attile::kLargestSmall / by; ++quotient) {
+      const int first = quotient * by, last = std::min(first + by - 1, attile::kLargestSmall);
+      for (const int x : {first, last}) {
+        wrong += kBy.quotient(x, by) != quotient || kBy.remainder(x, by) != x - first;
+      }
+    }
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("small numbers are divided by a reciprocal that is off by a unit in the last place") {
+  divides_rightly<-1>();
+  divides_rightly<0>();
+  divides_rightly<1>();
 }
 
 TEST_CASE("each tile of a sequence's heads is one item of a section") {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Ready-made kernels with a fusion that multiplies O by powers of two, one for each head, row and
-// column: the bits are those of the kernel without it, times these. Runs on a GPU and on the
-// machine.
+// column: the bits are those of the kernel without it, times these. Its work tiles say where
+// sequences begin. Runs on a GPU and on the machine.
 #include <attile/attile.cuh>
 
 #include <cmath>
@@ -22,11 +22,20 @@ ATTILE_HOST_DEVICE int power(int batch, int head, int row, int col) {
   return (batch + 2 * head + row + 3 * col) % 7 - 3;
 }
 
+/// `first_rows`, `first_keys`: of sequences of their own lengths, where these begin in batch 0; a
+/// work tile has to say the same.
 struct Powers {
   static constexpr bool kChangesInputs = false;
+  const int *first_rows = nullptr, *first_keys = nullptr;
 
   template <class Registers>
   ATTILE_DEVICE void output(Registers& o_frag, const attile::WorkTile& at) const {
+    if (first_rows != nullptr) {
+      const auto is = [&](attile::RowOrigin origin, const int* first) {
+        return origin.batch == 0 && origin.row == first[at.sequence];
+      };
+      if (!is(at.q_origin, first_rows) || !is(at.kv_origin, first_keys)) arch::trap();
+    }
     o_frag.for_each([&](int r, int c, float& o) {
       const int row = at.row0 + r;
       if (row < 0) arch::trap();
@@ -38,9 +47,17 @@ struct Powers {
 };
 
 template <class Kernel>
+inline constexpr bool kIsPacked = attile::kIsPacked<typename Kernel::SequencesType>;
+
+template <class Kernel>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Kernel::kThreads, Kernel::kBlocksPerSm)
     fused(const ATTILE_GRID_CONSTANT typename Kernel::Params p) {
-  forward_block<Kernel>(p, arch::block_index(), arch::dynamic_shared(), Powers{});
+  Powers powers;
+  if constexpr (kIsPacked<Kernel>) {
+    powers.first_rows = p.policies.sequences.cu_seqlens_q;
+    powers.first_keys = p.policies.sequences.cu_seqlens_k;
+  }
+  forward_block<Kernel>(p, arch::block_index(), arch::dynamic_shared(), powers);
 }
 
 template <class Kernel>
@@ -49,19 +66,29 @@ void holds(const char* name) {
   const std::size_t keys = std::size_t{kBatch} * kKvHeads * kKv * kDim;
   const example::DeviceArray<T> q(example::normal<T>(size, 1)), k(example::normal<T>(keys, 2)),
       v(example::normal<T>(keys, 3)), o(size), o_fused(size);
+  const example::DeviceArray<int> first_rows(std::vector<int>{0, kQ, 2 * kQ}),
+      first_keys(std::vector<int>{0, kKv, 2 * kKv});
+  // The rows of packed sequences are those of one batch: the memory is the same.
+  constexpr int kRowBatches = kIsPacked<Kernel> ? 1 : kBatch;
+  const auto rows = [](auto* data, int length, int heads) {
+    return attile::bshd(data, {.rows = kBatch / kRowBatches * length, .heads = heads, .dim = kDim});
+  };
   typename Kernel::Args args;
-  args.q = attile::bshd<const T>(q.get(), {.rows = kQ, .heads = kHeads, .dim = kDim});
-  args.k = attile::bshd<const T>(k.get(), {.rows = kKv, .heads = kKvHeads, .dim = kDim});
-  args.v = attile::bshd<const T>(v.get(), {.rows = kKv, .heads = kKvHeads, .dim = kDim});
+  args.q = rows(static_cast<const T*>(q.get()), kQ, kHeads);
+  args.k = rows(static_cast<const T*>(k.get()), kKv, kKvHeads);
+  args.v = rows(static_cast<const T*>(v.get()), kKv, kKvHeads);
   args.batch = kBatch, args.q_heads = kHeads, args.kv_heads = kKvHeads;
   args.q_len = kQ, args.kv_len = kKv;
-  args.o = attile::bshd(o.get(), {.rows = kQ, .heads = kHeads, .dim = kDim});
+  args.o = rows(o.get(), kQ, kHeads);
+  if constexpr (kIsPacked<Kernel>) {
+    args.sequences = {first_rows.get(), first_keys.get(), kBatch * kQ, kBatch * kKv};
+  }
   if (const attile::Check ok = attile::check<Kernel>(args); !ok) {
     std::printf("%s: not here: %s\n", name, ok.why);
     return;
   }
   example::must(attile::forward<Kernel>(args), name);
-  args.o = attile::bshd(o_fused.get(), {.rows = kQ, .heads = kHeads, .dim = kDim});
+  args.o = rows(o_fused.get(), kQ, kHeads);
   example::must(
       arch::launch(fused<Kernel>, attile::forward_blocks<Kernel>(args),
                    attile::forward_threads<Kernel>(), attile::forward_shared_bytes<Kernel>(),
@@ -85,9 +112,9 @@ void holds(const char* name) {
   std::printf("%s: right\n", name);
 }
 
-template <int Br, int Bc, class Tuning>
-using Kernel = attile::ForwardTraits<Br, Bc, kDim, T, attile::Causal, attile::NoScoreMod,
-                                     attile::NoDropout, kDim, Tuning>;
+template <int Br, int Bc, class Tuning, class Sequences = attile::Uniform>
+using Kernel = attile::ForwardTraits<Br, Bc, kDim, T, attile::Causal, Sequences, attile::NoDropout,
+                                     kDim, Tuning>;
 
 }  // namespace
 
@@ -97,5 +124,7 @@ int main() {
   holds<Kernel<64, 64, attile::sm80::Tuning<attile::sm80::TuningValues{.warps = 4, .warps_n = 2}>>>(
       "sm80, two warps a row");
   holds<Kernel<128, 64, attile::sm90::Tuning<>>>("sm90");
+  holds<Kernel<64, 64, attile::sm80::Tuning<>, attile::Packed>>("sm80, packed");
+  holds<Kernel<128, 64, attile::sm90::Tuning<>, attile::Packed>>("sm90, packed");
   return 0;
 }

@@ -54,7 +54,7 @@ inline constexpr bool kIsPaged = [] {
 /// The library's own are Uniform, Padded and Packed, and those of caches (cache.h). A policy may
 /// also have, each true or left out,
 ///
-///   static constexpr bool kPacked  whether its sequences lie one behind another in one batch, as
+///   static constexpr bool kPacked  whether its sequences lie one behind another in batch 0, as
 ///                                  those of Packed do, and never share rows unless what device
 ///                                  memory says is wrong: grids and scratch memory are then sized
 ///                                  by the rows of the tensors, and not by the bound of each

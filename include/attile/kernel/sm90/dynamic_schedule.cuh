@@ -35,7 +35,7 @@
 // hide the wait for the counter, and late enough that a slow block does not hold work which others
 // could begin. They must allow it before they wait for the stage of this work tile's last V: a
 // consumer may hold the V in that stage while it waits for the next Q (docs/deadlock.md, rule 4).
-// The scheduler is one warp, and what it computes for a work tile is short (SmallDivision): where
+// The scheduler is one warp, and what it computes for a work tile is short (WaveDivision): where
 // tiles are short, consumers wait for it (bench/log/tuning-sequences.md).
 // With teams, and with kWords, the scheduler is the warp that loads Q, which reads no tile
 // (load_q_of_team). The lanes that write words allow the next tile with one team as those that load
@@ -56,24 +56,20 @@ ATTILE_DEVICE int sharing_blocks() {
   return arch::block_count() * Traits::kTeams;
 }
 
-/// Divides numbers from 0 to 2^20 by a reciprocal, in fewer instructions. The half makes the exact
-/// quotient lie 0.5 / by or more from each integer, and the error of the product is less.
-struct SmallDivision {
-  ATTILE_DEVICE int quotient(int x, int by) const {
-    return static_cast<int>((static_cast<float>(x) + 0.5f) *
-                            arch::reciprocal(static_cast<float>(by)));
-  }
-  ATTILE_DEVICE int remainder(int x, int by) const { return x - quotient(x, by) * by; }
+/// Divides the numbers of a few waves of work tiles.
+struct MachineReciprocal {
+  ATTILE_DEVICE float operator()(float x) const { return arch::reciprocal(x); }
 };
+using WaveDivision = SmallDivision<MachineReciprocal>;
 
 /// Makes a block's work tiles, one after another, where sequences have lengths of their own. Work
 /// tiles are numbered through the problem, 32 sequences at a time, one a lane, of which those with
 /// most tiles begin, or run by run (item_of_run): their order changes no result. A block's numbers
 /// rise, so that it goes through the sequences once. The first one is the block's own, or its
 /// team's: so no block gets two work tiles while another one gets none. The others come from a
-/// counter in device memory, so that blocks end together. Where the caller has brought no scratch
-/// memory they follow from the index of the block (`snake`). Scope    all lanes of a warp, for all
-/// functions.
+/// counter in device memory, so that blocks end together. Without a counter, as where the caller
+/// has brought no scratch memory or each block has one tile, they follow from the index of the
+/// block (`snake`). Scope    all lanes of a warp, for all functions.
 template <class Traits>
 class DynamicSchedule {
   static constexpr int kRows = Traits::kConsumers * kWarpgroupRows;
@@ -118,6 +114,11 @@ class DynamicSchedule {
  private:
   ATTILE_DEVICE static bool is_first_lane() { return arch::thread_index() % arch::kWarpSize == 0; }
   ATTILE_DEVICE static int blocks() { return sharing_blocks<Traits>(); }
+  /// Returns how many of them are one wave. Without kPersistent there is a block for each tile; the
+  /// bound keeps numbers of 32 sequences with fewer tiles each where WaveDivision is right.
+  ATTILE_DEVICE static int blocks_of_wave() {
+    return min(blocks(), kLargestSmall / arch::kWarpSize);
+  }
   /// Returns that number to the first lane. `own`: the block's index, and how many tiles it has
   /// had.
   ATTILE_DEVICE int number_of(const ScheduleNumbers& own) const {
@@ -138,13 +139,13 @@ class DynamicSchedule {
     const int q_tiles = arch::shuffle(q_tiles_, found);
     WorkItem item{static_cast<int>(number) - begin_of_lane(found), 0};
     at.sequence = first_ + found;
-    const bool is_small = q_tiles * p_.q_heads < blocks();
+    const bool is_small = q_tiles * p_.q_heads < blocks_of_wave();
     if (kHasRuns && q_tiles > 1 && is_small) {
       item = item_of_run(at, static_cast<int>(number), q_tiles);
     } else {
       p_.read_extent(at);
       if (q_tiles > 1 && is_small) {
-        item = item_of_sequence(at.extent, item.batch_head, q_tiles, SmallDivision());
+        item = item_of_sequence(at.extent, item.batch_head, q_tiles, WaveDivision());
       } else if (q_tiles > 1) {
         item = item_of_sequence(at.extent, item.batch_head, q_tiles, Division());
       }
@@ -161,8 +162,8 @@ class DynamicSchedule {
                                           const Divide& by) const {
     const int fit = min(by.quotient(p_.scheduler.l2_keys, max(lengths.kv_len, 1)), p_.kv_heads);
     const int sharing = kRowsAlike<typename Traits::MaskType> ? 0 : p_.group_heads;
-    const auto sections =
-        Sections::fitting(max(fit, 1) * p_.group_heads, q_tiles, sharing, p_.q_heads, blocks());
+    const auto sections = Sections::fitting(max(fit, 1) * p_.group_heads, q_tiles, sharing,
+                                            p_.q_heads, blocks_of_wave());
     return GrowingItems(0, 1, q_tiles, p_.q_heads, sections).item(n, by);
   }
   /// Returns the head, and its tile, of a number, and goes to its sequence. Sequences that have
@@ -173,8 +174,8 @@ class DynamicSchedule {
     const bool is_same = q_tiles_ == q_tiles;
     const int run_begin = begin_of_lane(arch::first_lane(is_same));
     const int heads = arch::count_lanes(is_same) * p_.q_heads;
-    constexpr SmallDivision kBy;
-    const auto sections = Sections::counted(q_tiles, p_.group_heads, heads, blocks(), kBy);
+    constexpr WaveDivision kBy;
+    const auto sections = Sections::counted(q_tiles, p_.group_heads, heads, blocks_of_wave(), kBy);
     WorkItem item = GrowingItems(0, 1, q_tiles, heads, sections).item(number - run_begin, kBy);
     const int before = kBy.quotient(item.batch_head, p_.q_heads);
     item.batch_head -= before * p_.q_heads;

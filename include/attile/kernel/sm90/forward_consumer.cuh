@@ -307,7 +307,7 @@ class ForwardConsumer {
     const auto first = [&] { return p_.coord(at, warpgroup_, 0); };
     const auto sinks = row_sinks<Outputs>(p_, scales.scale_log2, first);
     softmax_.finish(output_.o_frag, done.output_scale(sampler_.keep_scale()), sinks);  // line 12
-    apply_fusion<Traits>(fusion_, warpgroup_, at, output_.o_frag);
+    apply_fusion(p_, fusion_, warpgroup_, at, output_.o_frag);
     store_o(p_, smem_, warpgroup_, at, output_.o_frag);  // line 14
     store_lse<Outputs>(p_, first(), softmax_, scales.scale_log2,
                        Rows::kKeepsFirstRow ? &at : nullptr);  // lines 13 and 15

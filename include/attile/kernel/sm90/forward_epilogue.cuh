@@ -28,10 +28,12 @@ ATTILE_DEVICE bool is_storing_thread() { return arch::thread_index() % arch::kWa
 /// Does what a fusion does with O of the rows of `at`, which a warpgroup has normalised in
 /// registers. Scope    all threads of the warpgroup.
 template <class Traits, class Fusion>
-ATTILE_DEVICE void apply_fusion(const Fusion& fusion, int warpgroup, WorkTile at,
+ATTILE_DEVICE void apply_fusion(const TmaForwardParams<Traits>& p, const Fusion& fusion,
+                                int warpgroup, WorkTile at,
                                 typename Traits::OutputRegisters& o_frag) {
   if constexpr (!std::is_same_v<Fusion, NoFusion>) {
     static_assert(!Traits::kPacksHeads, "attile::sm90: a fusion takes rows of one head");
+    p.read_origins(at);                     // ConsumerRows do not keep where keys begin
     at.row0 -= warpgroup * kWarpgroupRows;  // register tiles count rows through the block
     fusion.output(o_frag, at);
   }

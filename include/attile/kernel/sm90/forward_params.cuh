@@ -98,7 +98,8 @@ struct TmaForwardParams : ForwardParams<Traits> {
     this->q_tiles = ceil_div(args.q_len, tile_rows(packing));
     lead = kHasLead ? lead_rows(args.q_len, tile_rows(packing), packing.rows) : 0;
     if constexpr (Traits::kHasScheduler) {
-      scheduler.l2_keys = static_cast<int>(kL2Bytes / key_bytes());
+      scheduler.l2_keys =
+          static_cast<int>(min<std::int64_t>(kL2Bytes / key_bytes(), kLargestSmall));
       scheduler.items = static_cast<int>(tile_count(args));
       scheduler.group_heads = this->group_heads;
       // The first work tile of each block is its own.

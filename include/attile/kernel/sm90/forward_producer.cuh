@@ -119,7 +119,7 @@ ATTILE_DEVICE void send_rows(const TmaForwardParams<Traits>& p, const ForwardMem
   // those of the last kQStages tiles, none of which is overwritten (ForwardTraits::kRowBuffers).
   pipeline.await_empty(state);
   smem.rows(warpgroup, number) = rows;  // before Q is full, else the consumer could read old rows
-  if constexpr (ConsumerRows<Traits>::kKeepsFirstRow) {
+  if constexpr (ConsumerRows<Traits>::kKeepsFirstRow) {  // its constructor would spill
     smem.rows(warpgroup, number).lengths.first_row =
         row_number(p.policies.sequences, tile.q_origin);
   }

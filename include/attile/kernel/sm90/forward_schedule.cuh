@@ -124,8 +124,9 @@ struct alignas(16) ConsumerRows : RowScales<Traits, Problem<Traits>::kHasScales>
     PackedLengths() = default;
     ATTILE_DEVICE explicit PackedLengths(Extent extent) : Extent(extent) {}
   };
-  /// Whether it is kept, so that storing O and LSE reads no device memory: 0.99 of the time (H200,
-  /// bench/log/tuning-sequences.md). With teams under a causal mask the warp that loads Q spills.
+  /// Whether it is kept, so that storing O of 16 bits and LSE reads no device memory: 0.99 of the
+  /// time (H200, bench/log/tuning-sequences.md). With teams under a causal mask the warp that loads
+  /// Q spills.
   static constexpr bool kKeepsFirstRow =
       kIsPacked<typename Traits::SequencesType> &&
       (Traits::kTeams == 1 || kRowsAlike<typename Traits::MaskType>);
@@ -162,8 +163,8 @@ struct alignas(16) ConsumerRows : RowScales<Traits, Problem<Traits>::kHasScales>
     skip_after = all.last - kv_tiles.last;
   }
 
-  /// Returns the work tile that has these rows alone. Of packed sequences nothing is read from
-  /// device memory.
+  /// Returns the work tile that has these rows alone. With kKeepsFirstRow nothing is read from
+  /// device memory, and kv_origin is not set.
   ATTILE_DEVICE WorkTile at(const TmaForwardParams<Traits>& p) const {
     if constexpr (kKeepsFirstRow) {
       return at(p, origin_of_row(p.policies.sequences, lengths.first_row));
@@ -171,7 +172,8 @@ struct alignas(16) ConsumerRows : RowScales<Traits, Problem<Traits>::kHasScales>
       return at(p, RowOrigin{});
     }
   }
-  /// Returns the same of packed sequences whose rows begin there.
+  /// Returns the same; with kKeepsFirstRow the sequence's rows begin at `origin`, else that is
+  /// read.
   ATTILE_DEVICE WorkTile at(const TmaForwardParams<Traits>& p,
                             [[maybe_unused]] const RowOrigin& origin) const {
     WorkTile at{.kv_tiles = kv_tiles,
