@@ -47,8 +47,8 @@ inline constexpr int kRaggedRows = 1 << 30;
 /// Shapes   (dim, end, row, head, last).
 inline arch::BoxedTensor ragged(arch::BoxedTensor boxed, BatchFold fold) {
   const std::int64_t rows = boxed.size[2], heads = boxed.size[3], batches = boxed.size[4];
-  // Of an axis with one element the batches take the place, and its stride is not used else.
-  if (rows <= 1) boxed.stride_bytes[2] = fold.rows == 1 ? boxed.stride_bytes[4] : 16;
+  // The stride of an axis with one element is used by nothing but batches that are counted by it.
+  if (rows <= 1 && fold.rows == 0) boxed.stride_bytes[2] = 16;
   if (heads == 1 && fold.heads == 1) boxed.stride_bytes[3] = boxed.stride_bytes[4];
   const std::int64_t stride = boxed.stride_bytes[2], batch_stride = boxed.stride_bytes[4];
   constexpr std::int64_t kWrap = std::int64_t{1} << 34;  // kRaggedRows times it is 2^64
@@ -140,9 +140,10 @@ class SequenceBoxes {
   };
 
   /// Returns how the batches of all these tensors are counted: not at all, where all are the same
-  /// memory; by rows, where the rows of each batch follow those of the batch before, or each has
-  /// one row; by heads, likewise; else by as many rows, or heads, as they are apart. `ragged`
-  /// refuses tensors that this does not fit.
+  /// memory; by rows, where the rows of each batch follow those of the batch before; by heads,
+  /// likewise, or where there is one; else by as many rows, or heads, as they are apart. `ragged`
+  /// refuses tensors that this does not fit. A bound of one row is no exception: the bound may not
+  /// choose the kernel.
   template <class... Ts>
   static BatchFold fold(RowShape shape, int heads, const Ts&... tensors) {
     if (shape.batches <= 1 || ((tensors.batch_stride == 0) && ...)) return {};
@@ -152,7 +153,7 @@ class SequenceBoxes {
     };
     const auto row_stride = [](const auto& t) { return t.row_stride; };
     const auto head_stride = [](const auto& t) { return t.head_stride; };
-    if (shape.rows == 1 || are_apart(shape.rows, row_stride)) return {shape.rows, 0};
+    if (are_apart(shape.rows, row_stride)) return {shape.rows, 0};
     if (heads == 1 || are_apart(heads, head_stride)) return {0, heads};
     const auto times = [&](auto stride_of) {
       const auto& first = std::get<0>(std::tie(tensors...));

@@ -217,7 +217,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kTransposedFromRows = TuningType::kTransposedFromRows;
   static constexpr bool kTransposesAhead =
       kTransposedFromRows > 0 && kTakesColumns && !kHasScheduler;
-  /// The warps that transpose V: two, one of which is the scheduler where there is one.
+  /// The warps that transpose V: two, or one beside a scheduler.
   static constexpr int kTransposers = kHasScheduler ? 1 : 2;
   /// The pieces of V that each of them loads at once, by the registers that it has.
   static constexpr int kTransposedPieces = kProducerRegisters >= 40 ? 4 : 2;

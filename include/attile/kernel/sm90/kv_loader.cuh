@@ -13,8 +13,7 @@ namespace attile::sm90 {
 
 /// Begins the copies of tiles of K and V, each once its stage is empty.
 /// Scope    load: all lanes of a warp where keys lie in pages, else one; go_to: each lane that has
-/// a
-///          loader.
+///          a loader.
 template <class Traits, bool kPaged = Problem<Traits>::kPaged>
 class KvLoader {
  public:
