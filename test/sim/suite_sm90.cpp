@@ -334,6 +334,30 @@ void check_pages_that_are_refused() {
   CHECK(bool(attile::check<64>(args)));
 }
 
+/// Tensors whose batches can be counted neither by rows nor by heads are refused whatever the bound
+/// is, also where it is one row: a bound chooses no kernel.
+void check_bounds_of_padded_rows() {
+  using Args = attile::ForwardArgs<__half, attile::Causal, attile::Padded>;
+  using Traits = attile::sm90::DefaultForwardTraits<Args, 64>;
+  std::vector<__half> memory(4 * 2 * 64 * 128);  // check reads none of it
+  const auto part = [&](int n) { return memory.data() + n * 2 * 64 * 128; };
+  const int lengths[] = {1, 1};
+  for (const int q_len : {1, 2}) {
+    for (const int batch_stride : {256, 264}) {  // a row is 128 apart, a head 64
+      Args args;
+      args.q = {part(0), batch_stride, 64, 128};
+      args.k = {part(1), 64 * 128, 64, 128};
+      args.v = {part(2), 64 * 128, 64, 128};
+      args.o = {part(3), batch_stride, 64, 128};
+      args.batch = args.q_heads = args.kv_heads = 2;
+      args.q_len = q_len, args.kv_len = 64;
+      args.sequences = {lengths, nullptr};
+      CAPTURE(q_len, batch_stride);
+      CHECK(bool(attile::check<Traits>(args)) == (batch_stride == 256));
+    }
+  }
+}
+
 const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("sim.sm90",
@@ -494,6 +518,7 @@ const bool kRegistered = [] {
   suite.test("paged_window", "forward", "any_cache",
              run_any_cache<KernelsOf<TwoOrSm80, __half, kPagedWindow>::Forward, 16>);
   suite.test("paged_window", "forward", "pages_are_refused", check_pages_that_are_refused);
+  suite.test("own_lengths", "forward", "bounds_choose_no_family", check_bounds_of_padded_rows);
   suite.test("own_lengths", "forward", "neighbours_change_no_bits",
              [] { CHECK(beside_neighbour(1.0f) == beside_neighbour(20.0f)); });
 #if ATTILE_TEST_LARGE
