@@ -3,6 +3,7 @@
 
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "kernel/suite_executor.cuh"
 #include "sim/any_cache.h"
