@@ -2,6 +2,7 @@
 #include <attile/core/bias.h>
 #include <attile/core/modifier_gradient_sums.h>
 #include <attile/core/score_mod.h>
+#include <attile/core/then.h>
 
 #include <cmath>
 #include <cstdint>

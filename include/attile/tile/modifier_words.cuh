@@ -22,6 +22,12 @@
 
 namespace attile::tile {
 
+/// Returns the products of all of a thread's rows, whose bits may not depend on each other.
+template <class Registers>
+ATTILE_DEVICE ProductsOf<Registers, true> of_all_rows(Registers& scores) {
+  return {scores, 0, Registers::kRegRows};
+}
+
 /// Applies a modifier's column tile to scores, with the words of a tile's columns in shared memory.
 template <class Registers, class Tile, class Word>
 struct ColumnModifier {
@@ -31,19 +37,21 @@ struct ColumnModifier {
 
   template <bool>
   ATTILE_DEVICE void apply(Registers& scores) const {
-    ATTILE_UNROLL
-    for (int c = 0; c < Registers::kRegCols; c += 2) {
-      const Vec<Word, 2> of_columns = arch::load<2>(words + Registers::col(c));
+    simplify_given(tile, of_all_rows(scores), [&](const auto& simple) {
       ATTILE_UNROLL
-      for (int r = 0; r < Registers::kRegRows; ++r) {
-        const auto row = tile.row(min(Registers::row_offset(r), last_row));
+      for (int c = 0; c < Registers::kRegCols; c += 2) {
+        const Vec<Word, 2> of_columns = arch::load<2>(words + Registers::col(c));
         ATTILE_UNROLL
-        for (int e = 0; e < 2; ++e) {
-          float& s = scores.at(r, c + e);
-          s = tile(s, row, of_columns[e]).value;
+        for (int r = 0; r < Registers::kRegRows; ++r) {
+          const auto row = simple.row(min(Registers::row_offset(r), last_row));
+          ATTILE_UNROLL
+          for (int e = 0; e < 2; ++e) {
+            float& s = scores.at(r, c + e);
+            s = simple(s, row, of_columns[e]).value;
+          }
         }
       }
-    }
+    });
   }
 };
 
@@ -151,10 +159,19 @@ struct DiagonalModifier {
   ATTILE_DEVICE ModifiedScore<float> operator()(float x, int r, int c) const {
     return tile(x, words.template at<Registers>(r, c));
   }
+  /// Calls f(modifier) with the one that has the cheapest tile for raw scores.
+  template <class F>
+  ATTILE_DEVICE void with(Registers& scores, const F& f) const {
+    simplify_given(tile, of_all_rows(scores), [&](const auto& simple) {
+      f(DiagonalModifier<Registers, std::remove_cvref_t<decltype(simple)>, Word>{simple, words});
+    });
+  }
   template <bool>
   ATTILE_DEVICE void apply(Registers& scores) const {
-    replace_scores(scores, 0, Registers::kRegRows,
-                   [&](float s, int r, int c) { return (*this)(s, r, c).value; });
+    with(scores, [&](const auto& modifier) {
+      replace_scores(scores, 0, Registers::kRegRows,
+                     [&](float s, int r, int c) { return modifier(s, r, c).value; });
+    });
   }
 };
 

@@ -87,6 +87,21 @@ struct ThreadModifier {
   }
 };
 
+/// Applies a modifier's tile to scores in a thread's registers whose elements are given. A row or
+/// column behind the last one is taken as that.
+template <class Registers, class Tile>
+struct GivenModifier {
+  Tile tile;
+  int last_row, last_col;  ///< how far the last ones of the extent are from the thread's first ones
+
+  /// Returns what becomes of the raw score x in registers (r, c), and the derivative.
+  template <class Element>
+  ATTILE_DEVICE ModifiedScore<float> operator()(float x, int r, int c, Element element) const {
+    return tile(x, tile.row(min(Registers::row_offset(r), last_row)),
+                tile.col(min(Registers::col_offset(c), last_col)), element);
+  }
+};
+
 /// Applies a score modifier to the scores that a thread has of a tile. What scores have in common
 /// is worked out when it is made, which may be before there are scores.
 ///   const tile::Modifier<Scores, tile::TileCoord, attile::Alibi> modifier(coord, alibi, scale);
@@ -127,12 +142,21 @@ class Modifier {
                      [&](float s, int r, int c) { return modifier(s, r, c).value; });
     });
   }
-  /// Returns what becomes of the raw score x in registers (r, c), whose element is given.
-  template <class Element>
-  ATTILE_DEVICE ModifiedScore<float> apply_element(float x, int r, int c, Element element) const {
-    const Group& group = groups_[r / kRows];
-    return group.tile(x, group.tile.row(min(Registers::row_offset(r % kRows), group.last_row)),
-                      group.tile.col(min(Registers::col_offset(c), group.last_col)), element);
+  /// Calls f(modifier) with a GivenModifier, for scores whose elements are given. `scores`: their
+  /// products.
+  template <bool kSimplifies = true, class F>
+  ATTILE_DEVICE void with_elements(Registers& scores, const F& f) const {
+    static_assert(kGroups == 1, "attile::tile::Modifier: elements are given for rows of one head");
+    const Group& group = groups_[0];
+    const auto call = [&](const auto& tile) {
+      using Simple = std::remove_cvref_t<decltype(tile)>;
+      f(GivenModifier<Registers, Simple>{tile, group.last_row, group.last_col});
+    };
+    if constexpr (kSimplifies) {
+      simplify_given(group.tile, ProductsOf<Registers, kRowsAlone<Coord>>{scores, 0, kRows}, call);
+    } else {
+      call(group.tile);
+    }
   }
 
  private:
@@ -325,12 +349,14 @@ struct ElementModifier {
 
   template <bool, class Registers>
   ATTILE_DEVICE void apply(Registers& scores) const {
-    reader.for_each_pair([&](int r, int i, const auto& pair) {
-      ATTILE_UNROLL
-      for (int e = 0; e < 2; ++e) {
-        float& s = scores.at(r, 2 * i + e);
-        s = modifier.apply_element(s, r, 2 * i + e, pair[e]).value;
-      }
+    modifier.with_elements(scores, [&](const auto& given) {
+      reader.for_each_pair([&](int r, int i, const auto& pair) {
+        ATTILE_UNROLL
+        for (int e = 0; e < 2; ++e) {
+          float& s = scores.at(r, 2 * i + e);
+          s = given(s, r, 2 * i + e, pair[e]).value;
+        }
+      });
     });
   }
 };

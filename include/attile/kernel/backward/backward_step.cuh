@@ -103,25 +103,32 @@ ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile:
   using Math = tile::MathOf<typename Params::T>;
   if constexpr (tile::kAreDiagonalWords<Elements>) {
     const ScoreBlock block{coord.nearest_inside(coord.at(0, 0)), coord.extent, 1, 1, p.scale};
-    const auto of_tile = p.policies.score_mod.diagonal_tile(block, Math());
+    const auto of_tile = modifier_of_diagonals(mod, p.policies.score_mod, block, Math());
     using Tile = std::remove_const_t<decltype(of_tile)>;
-    f(tile::DiagonalModifier<Registers, Tile, typename Elements::Element>{of_tile, elements});
+    const tile::DiagonalModifier<Registers, Tile, typename Elements::Element> modifier{of_tile,
+                                                                                       elements};
+    if constexpr (kSimplifies) {
+      modifier.with(s_frag, f);
+    } else {
+      f(modifier);
+    }
   } else if constexpr (std::is_same_v<Elements, tile::AppliedElements>) {
     f([](float s, int, int) { return ModifiedScore<float>{s, 1.0f}; });
   } else if constexpr (std::is_same_v<Elements, tile::ColumnElements>) {
-    using ByColumns = tile::ByColumns<S>;
+    using ByColumns = tile::ByColumns<std::remove_cvref_t<decltype(p.policies.score_mod)>>;
     const tile::Modifier<Registers, tile::TileCoord, ByColumns, Math> modifier(
-        coord, ByColumns{mod}, p.scale);
+        coord, ByColumns{p.policies.score_mod}, p.scale);
     modifier.template with<kMasked>(s_frag, [&](const auto& of_thread, int, int) { f(of_thread); });
   } else {
     const tile::Modifier<Registers, tile::TileCoord, S, Math> modifier(coord, mod, p.scale);
     if constexpr (!std::is_same_v<Elements, tile::NoElements>) {
-      return f([&](float x, int r, int c) {
-        return modifier.apply_element(x, r, c, elements.at(r, c));
+      modifier.template with_elements<kSimplifies>(s_frag, [&](const auto& given) {
+        f([&](float x, int r, int c) { return given(x, r, c, elements.at(r, c)); });
       });
+    } else {
+      modifier.template with<kMasked, kSimplifies>(
+          s_frag, [&](const auto& of_thread, int, int) { f(of_thread); });
     }
-    modifier.template with<kMasked, kSimplifies>(
-        s_frag, [&](const auto& of_thread, int, int) { f(of_thread); });
   }
 }
 
