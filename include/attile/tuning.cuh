@@ -204,13 +204,17 @@ inline constexpr bool kHasBackwardDiagonals =
     !BlockListMask<typename Args::MaskType>;
 
 /// Says whether there is an sm90 backward pass whose threads read what a modifier has for each
-/// column, whose derivative is 1: up to 64 columns it takes 0.91 of the time of the one that reads
-/// for each score, and at 128 1.00 (H200, bench/log/tuning-policies.md).
+/// column ahead. Where its derivative is 1 that takes up to 64 columns 0.91 of the time of the one
+/// that reads for each score, and at 128 1.00 (H200, bench/log/tuning-policies.md).
 template <class Args, int D, int Dv>
-inline constexpr bool kHasBackwardColumns =
-    max(D, Dv) <= 64 && kHasColumnTiles<typename Args::ScoreModType, StandardMath> &&
-    !kNeedsScores<typename Args::ScoreModType> && !kHasGradient<typename Args::ScoreModType> &&
-    !BlockListMask<typename Args::MaskType> && IntervalMask<MaskInTiles<typename Args::MaskType>>;
+inline constexpr bool kHasBackwardColumns = [] {
+  using S = typename Args::ScoreModType;
+  constexpr bool kFits = kNeedsScores<S> ? max(D, Dv) <= 128
+                                         : max(D, Dv) <= 64 &&
+                                               IntervalMask<MaskInTiles<typename Args::MaskType>>;
+  return kFits && kHasColumnTiles<S, StandardMath> && !kHasGradient<S> &&
+         !BlockListMask<typename Args::MaskType>;
+}();
 
 template <class Args, int D, int Dv, DqMode kMode, TileSet kTileSet>
 struct Sm90Backward {

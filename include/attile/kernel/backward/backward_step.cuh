@@ -85,7 +85,7 @@ ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex
 
 /// Calls f(modifier) with what applies the score modifier to the raw scores in `s_frag`
 /// (tile::ThreadModifier). With kMasked the last column stands for others. `elements`: those of the
-/// scores (TransposedElements, DiagonalWords), or what tile/modify.cuh has in their place. With
+/// scores (TransposedElements, DiagonalWords, HeldColumns), or what tile/modify.cuh has in their place. With
 /// kSimplifies the modifier may ask what the scores have in common (TileModifier).
 template <bool kMasked, bool kSimplifies, class Registers, class Params, class Elements, class F>
 ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile::TileCoord& coord,
@@ -112,6 +112,8 @@ ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile:
     } else {
       f(modifier);
     }
+  } else if constexpr (tile::kAreHeldColumns<Elements>) {
+    elements.template with<kSimplifies>(s_frag, mod, p.policies.score_mod, coord, p.scale, f);
   } else if constexpr (std::is_same_v<Elements, tile::AppliedElements>) {
     f([](float s, int, int) { return ModifiedScore<float>{s, 1.0f}; });
   } else if constexpr (std::is_same_v<Elements, tile::ColumnElements>) {
