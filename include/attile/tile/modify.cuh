@@ -87,21 +87,6 @@ struct ThreadModifier {
   }
 };
 
-/// Applies a modifier's tile to scores in a thread's registers whose elements are given. A row or
-/// column behind the last one is taken as that.
-template <class Registers, class Tile>
-struct GivenModifier {
-  Tile tile;
-  int last_row, last_col;  ///< how far the last ones of the extent are from the thread's first ones
-
-  /// Returns what becomes of the raw score x in registers (r, c), and the derivative.
-  template <class Element>
-  ATTILE_DEVICE ModifiedScore<float> operator()(float x, int r, int c, Element element) const {
-    return tile(x, tile.row(min(Registers::row_offset(r), last_row)),
-                tile.col(min(Registers::col_offset(c), last_col)), element);
-  }
-};
-
 /// Applies a score modifier to the scores that a thread has of a tile. What scores have in common
 /// is worked out when it is made, which may be before there are scores.
 ///   const tile::Modifier<Scores, tile::TileCoord, attile::Alibi> modifier(coord, alibi, scale);
@@ -142,20 +127,19 @@ class Modifier {
                      [&](float s, int r, int c) { return modifier(s, r, c).value; });
     });
   }
-  /// Calls f(modifier) with a GivenModifier, for scores whose elements are given. `scores`: their
-  /// products.
+  /// Calls f(modifier) with modifier(x, r, c, element) -> ModifiedScore, for the raw score x in
+  /// registers (r, c) whose element is given. `scores`: their products.
   template <bool kSimplifies = true, class F>
   ATTILE_DEVICE void with_elements(Registers& scores, const F& f) const {
     static_assert(kGroups == 1, "attile::tile::Modifier: elements are given for rows of one head");
-    const Group& group = groups_[0];
     const auto call = [&](const auto& tile) {
-      using Simple = std::remove_cvref_t<decltype(tile)>;
-      f(GivenModifier<Registers, Simple>{tile, group.last_row, group.last_col});
+      f([&](float x, int r, int c, auto element) { return apply_element(tile, x, r, c, element); });
     };
     if constexpr (kSimplifies) {
-      simplify_given(group.tile, ProductsOf<Registers, kRowsAlone<Coord>>{scores, 0, kRows}, call);
+      simplify_given(groups_[0].tile, ProductsOf<Registers, kRowsAlone<Coord>>{scores, 0, kRows},
+                     call);
     } else {
-      call(group.tile);
+      call(groups_[0].tile);
     }
   }
 
@@ -181,6 +165,13 @@ class Modifier {
     const int cols = Registers::col_offset(Registers::kRegCols - 1) + 1;
     return {modifier_of_tile(mod, ScoreBlock{first, coord.extent, rows, cols, scale}, math),
             coord.extent.q_len - 1 - first.row, coord.extent.kv_len - 1 - first.col};
+  }
+  template <class Simple, class Element>
+  ATTILE_DEVICE ModifiedScore<float> apply_element(const Simple& tile, float x, int r, int c,
+                                                   Element element) const {
+    const Group& group = groups_[r / kRows];
+    return tile(x, tile.row(min(Registers::row_offset(r % kRows), group.last_row)),
+                tile.col(min(Registers::col_offset(c), group.last_col)), element);
   }
 
   Array<Group, kGroups> groups_;
