@@ -135,12 +135,21 @@ struct Sm90Forward {
   /// Up to 64 columns they also are faster for few keys, where scores have no modifier.
   static constexpr bool kFewKeys =
       kTeams && kIsIdentity<S> && std::is_same_v<M, NoMask> && max(D, Dv) <= 64;
-  static constexpr bool kSmallBc = kEdges || kFewKeys;
-  /// With dropout long rows take 0.97 of the time in the tiles of rows that see all keys, above 96
-  /// columns, where those are others (H200, bench/log/tuning-policies.md).
-  static constexpr TileSet kFastSet =
-      Args::DropoutType::kEnabled && kTileSet == TileSet::kLong ? TileSet::kAny : kTileSet;
   static constexpr sm90::ModifierWords kWords = words_of(kTileSet);
+  /// Whether a modifier computes something beside what it adds, and that is read ahead: it has no
+  /// registers for the large tiles, which spill.
+  static constexpr bool kComputesAndReads =
+      kNeedsScores<S> && (kWords != sm90::ModifierWords::kNone || has_elements(kTileSet));
+  static constexpr bool kSmallBc =
+      kEdges || kFewKeys || (kComputesAndReads && max(D, Dv) <= 96);
+  /// With dropout, or beside words, long rows take 0.93 to 0.97 of the time in the tiles of rows
+  /// that see all keys, above 96 columns, where those are others (H200,
+  /// bench/log/tuning-policies.md).
+  static constexpr TileSet kFastSet = [] {
+    if (Args::DropoutType::kEnabled && kTileSet == TileSet::kLong) return TileSet::kAny;
+    if (!kComputesAndReads || !is_long(kTileSet)) return kTileSet;
+    return has_diagonals(kTileSet) ? TileSet::kDiagonals : TileSet::kColumns;
+  }();
   /// What comes with K takes few registers, and no branch.
   static constexpr bool kFast =
       kHasFastTiles<Args> ||
@@ -170,7 +179,7 @@ struct Sm90Forward {
       : BlockListMask<M>
           ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast, Args::DropoutType::kEnabled,
                                                 fitting_rows<M>(192), kTeams))
-      : has_elements(kTileSet) ? sm90_element_forward_tiles(max(D, Dv), kEdges)
+      : has_elements(kTileSet) ? sm90_element_forward_tiles(max(D, Dv), kSmallBc)
       : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kFastSet, kTeams)
       : kMasked                ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>, kTeams)
                                : sm90_general_forward_tiles(max(D, Dv));
