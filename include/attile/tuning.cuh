@@ -140,8 +140,7 @@ struct Sm90Forward {
   /// registers for the large tiles, which spill.
   static constexpr bool kComputesAndReads =
       kNeedsScores<S> && (kWords != sm90::ModifierWords::kNone || has_elements(kTileSet));
-  static constexpr bool kSmallBc =
-      kEdges || kFewKeys || (kComputesAndReads && max(D, Dv) <= 96);
+  static constexpr bool kSmallBc = kEdges || kFewKeys || (kComputesAndReads && max(D, Dv) <= 96);
   /// With dropout, or beside words, long rows take 0.93 to 0.97 of the time in the tiles of rows
   /// that see all keys, above 96 columns, where those are others (H200,
   /// bench/log/tuning-policies.md).
@@ -179,7 +178,7 @@ struct Sm90Forward {
       : BlockListMask<M>
           ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast, Args::DropoutType::kEnabled,
                                                 fitting_rows<M>(192), kTeams))
-      : has_elements(kTileSet) ? sm90_element_forward_tiles(max(D, Dv), kSmallBc)
+      : has_elements(kTileSet) ? sm90_element_forward_tiles(max(D, Dv), kSmallBc, kComputesAndReads)
       : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kFastSet, kTeams)
       : kMasked                ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>, kTeams)
                                : sm90_general_forward_tiles(max(D, Dv));
@@ -218,9 +217,9 @@ inline constexpr bool kHasBackwardDiagonals =
 template <class Args, int D, int Dv>
 inline constexpr bool kHasBackwardColumns = [] {
   using S = typename Args::ScoreModType;
-  constexpr bool kFits = kNeedsScores<S> ? max(D, Dv) <= 128
-                                         : max(D, Dv) <= 64 &&
-                                               IntervalMask<MaskInTiles<typename Args::MaskType>>;
+  constexpr bool kFits =
+      kNeedsScores<S> ? max(D, Dv) <= 128
+                      : max(D, Dv) <= 64 && IntervalMask<MaskInTiles<typename Args::MaskType>>;
   return kFits && kHasColumnTiles<S, StandardMath> && !kHasGradient<S> &&
          !BlockListMask<typename Args::MaskType>;
 }();
@@ -228,11 +227,12 @@ inline constexpr bool kHasBackwardColumns = [] {
 template <class Args, int D, int Dv, DqMode kMode, TileSet kTileSet>
 struct Sm90Backward {
   using S = typename Args::ScoreModType;
-  static constexpr bool kHasLongSteps =
-      Args::DropoutType::kEnabled && !kIsIdentity<S> && !kHasElements<S, StandardMath>;
   static constexpr bool kColumns = has_columns(kTileSet), kDiagonals = has_diagonals(kTileSet);
+  static constexpr bool kHasLongSteps =
+      Args::DropoutType::kEnabled && !kIsIdentity<S> &&
+      (kNeedsScores<S> || !(kHasElements<S, StandardMath> || kColumns));
   static constexpr Sm90BackwardTiles kTiles = fitted<typename Args::MaskType>(
-      kTileSet == TileSet::kAny || kColumns ? sm90_backward_tiles(D, Dv, kHasLongSteps && !kColumns)
+      kTileSet == TileSet::kAny || kColumns ? sm90_backward_tiles(D, Dv, kHasLongSteps)
                                             : sm90_element_backward_tiles(D, Dv));
   using Tuning = sm90::BackwardTuning<sm90::BackwardTuningValues{
       .stages = kTiles.stages,

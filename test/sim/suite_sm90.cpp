@@ -385,16 +385,15 @@ const bool kRegistered = [] {
   suite.forward<__half>("elements_d64", simulated<ElementsDefault>(kSeveralTiles),
                         in_large(policies<kHalfBias>));
   suite.forward<__half>("columns", simulated<ColumnsTwo>(kSeveralTiles),
-                        policies<kBias, kPackedBias> +
-                            in_large(policies<kHalfBias, kSoftcapBias>));
+                        policies<kBias, kPackedBias> + in_large(policies<kHalfBias, kSoftcapBias>));
   suite.forward<__nv_bfloat16>(
       "columns_d64", simulated<ColumnsDefault>(kSeveralTiles),
       policies<kLearnedBiasDropout> + in_large(policies<kHalfBias, kLearnedBias>));
   suite.backward<__half>("columns_d64", simulated<ColumnsDefault>(kSeveralTiles),
                          policies<kBias> + in_large(policies<kHalfBias, kPackedBias>));
-  suite.forward<__half>("diagonals", simulated<DiagonalsTwo>(kSeveralTiles),
-                        policies<kHalfBias> +
-                            in_large(policies<kLearnedBias, kPackedBias, kSoftcapBias>));
+  suite.forward<__half>(
+      "diagonals", simulated<DiagonalsTwo>(kSeveralTiles),
+      policies<kHalfBias> + in_large(policies<kLearnedBias, kPackedBias, kSoftcapBias>));
   suite.forward<__nv_bfloat16>("diagonals_d64", simulated<Diagonals64>(kSeveralTiles),
                                in_large(policies<kHalfBias, kLearnedBiasDropout>));
   suite.backward<__half>(

@@ -133,8 +133,8 @@ struct Then {
     }
     template <class Row, class Col, class... Element>
       requires(sizeof...(Element) == (detail::kHasElement<Tile> ? 1 : 0))
-    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float x, const Row& row, const Col& col,
-                                                       const Element&... element) const {
+    ATTILE_HOST_DEVICE ModifiedScore<float>
+    operator()(float x, const Row& row, const Col& col, const Element&... element) const {
       const auto inner = apply_first(x, row, col, element...);
       const auto outer = apply_second(inner.value, row, col, element...);
       return {outer.value, outer.derivative * inner.derivative};
@@ -275,14 +275,17 @@ struct Then {
     }
     template <class Math>
       requires(kJoinsColumns<Math>&& requires(const Placed& placed, const ScoreBlock& block,
-                                              const Math& math) { placed.column_tile(block, math); })
+                                              const Math& math) {
+        placed.column_tile(block, math);
+      })
     ATTILE_HOST_DEVICE auto column_tile(const ScoreBlock& block, const Math& math) const {
       return column_tile_of(first, second, block, math);
     }
     template <class Math>
-      requires(kJoinsDiagonals<Math>&& requires(
-          const Placed& placed, const ScoreBlock& block,
-          const Math& math) { placed.diagonal_tile(block, math); })
+      requires(kJoinsDiagonals<Math>&& requires(const Placed& placed, const ScoreBlock& block,
+                                                const Math& math) {
+        placed.diagonal_tile(block, math);
+      })
     ATTILE_HOST_DEVICE auto diagonal_tile(const ScoreBlock& block, const Math& math) const {
       return diagonal_tile_of(first, second, block, math);
     }
@@ -392,6 +395,6 @@ inline constexpr bool kNeedsScores<Then<First, Second>> =
     kNeedsScores<First> || kNeedsScores<Second>;
 template <class First, class Second>
 inline constexpr bool kIgnoresPlace<Then<First, Second>> =
-    kIgnoresPlace<First> && kIgnoresPlace<Second>;
+    kIgnoresPlace<First>&& kIgnoresPlace<Second>;
 
 }  // namespace attile

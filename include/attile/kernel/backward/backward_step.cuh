@@ -85,14 +85,16 @@ ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex
 
 /// Calls f(modifier) with what applies the score modifier to the raw scores in `s_frag`
 /// (tile::ThreadModifier). With kMasked the last column stands for others. `elements`: those of the
-/// scores (TransposedElements, DiagonalWords, HeldColumns), or what tile/modify.cuh has in their place. With
-/// kSimplifies the modifier may ask what the scores have in common (TileModifier).
+/// scores (TransposedElements, DiagonalWords, HeldColumns), or what tile/modify.cuh has in their
+/// place. With kSimplifies the modifier may ask what the scores have in common (TileModifier).
 template <bool kMasked, bool kSimplifies, class Registers, class Params, class Elements, class F>
 ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile::TileCoord& coord,
                                  const Elements& elements, const F& f) {
-  // Above 64 columns there are no registers for what the modifier has prepared.
+  // Above 64 columns there are no registers for what the modifier has prepared, but up to 128 where
+  // what it reads is given, as dP then comes later.
+  constexpr bool kGiven = !std::is_same_v<Elements, tile::NoElements>;
   const auto& mod = [&]() -> const auto& {
-    if constexpr (Params::kColumns <= 64) {
+    if constexpr (Params::kColumns <= (kGiven ? 128 : 64)) {
       return p.modifier();
     } else {
       return p.policies.score_mod;
@@ -123,7 +125,7 @@ ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile:
     modifier.template with<kMasked>(s_frag, [&](const auto& of_thread, int, int) { f(of_thread); });
   } else {
     const tile::Modifier<Registers, tile::TileCoord, S, Math> modifier(coord, mod, p.scale);
-    if constexpr (!std::is_same_v<Elements, tile::NoElements>) {
+    if constexpr (kGiven) {
       modifier.template with_elements<kSimplifies>(s_frag, [&](const auto& given) {
         f([&](float x, int r, int c) { return given(x, r, c, elements.at(r, c)); });
       });

@@ -93,20 +93,25 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// What the score modifier reads: with kColumns threads read it for the columns of their scores.
   static constexpr ModifierWords kWords = TuningType::kWords;
   static constexpr bool kReadsColumns = kWords == ModifierWords::kColumns;
-  /// Whether a step has no score modifier, or one that reads columns and has a derivative of 1, and
-  /// a mask that is an interval of each row: its pointwise work then leaves registers for more.
-  static constexpr bool kFastPath =
-      kIsFastPath<P, kReadsColumns && !kNeedsScores<typename P::ScoreModType>>;
+  static constexpr bool kAddsColumns = kReadsColumns && !kNeedsScores<typename P::ScoreModType>;
+  /// Whether a step has no score modifier, or one that adds what it reads for columns, and a mask
+  /// that is an interval of each row: its pointwise work then leaves registers for more.
+  static constexpr bool kFastPath = kIsFastPath<P, kAddsColumns>;
   /// Whether the score modifier has a gradient, and whether that is made of S and dS, not of dS.
   static constexpr bool kModifierGradient = kHasGradient<typename P::ScoreModType>;
   static constexpr bool kGradientOfScores =
       kModifierGradient && kNeedsScores<typename P::ScoreModType>;
   /// Whether P, and the factor of dS beside it, are made before dP is there.
   static constexpr bool kPBeforeDp = kFastPath || !kGradientOfScores;
-  /// Whether dP is not even begun before P is made: above 64 columns a modifier and dropout leave
-  /// no registers for it.
-  static constexpr bool kDpBehindP = kPBeforeDp && !kFastPath && P::DropoutType::kEnabled &&
-                                     !kProductPerWarpgroup && max(D, Dv) > 64;
+  /// Whether a modifier computes something beside what it reads, and that is read ahead.
+  static constexpr bool kComputesAndReads =
+      kNeedsScores<typename P::ScoreModType> &&
+      (kWords != ModifierWords::kNone || TuningType::kElementStages > 0);
+  /// Whether dP is not even begun before P is made: above 64 columns such a modifier, or one beside
+  /// dropout, leaves no registers for it.
+  static constexpr bool kDpBehindP = kPBeforeDp && !kFastPath && !kProductPerWarpgroup &&
+                                     (P::DropoutType::kEnabled || kComputesAndReads) &&
+                                     max(D, Dv) > 64;
   /// Whether P gets the sign of dropout's decision (tile::SignedP), which the factor of dS then
   /// has, too.
   static constexpr bool kSignsP = GroupSampler<typename P::DropoutType::Sampler> && kPBeforeDp &&

@@ -32,8 +32,7 @@ ATTILE_DEVICE auto tile_modifier(const TmaForwardParams<Traits>& p,
   };
   if constexpr (Traits::kWords == ModifierWords::kColumns) {
     const ScoreBlock scores = block();
-    const auto of_columns =
-        modifier_of_columns(p.modifier(), p.policies.score_mod, scores, Math());
+    const auto of_columns = modifier_of_columns(p.modifier(), p.policies.score_mod, scores, Math());
     using Tile = std::remove_const_t<decltype(of_columns)>;
     return tile::ColumnModifier<Scores, Tile, typename Traits::Word>{
         of_columns, smem.words(k_stage), coord.extent.q_len - 1 - scores.first.row};
