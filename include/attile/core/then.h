@@ -11,8 +11,6 @@
 #include <cstdint>
 #include <type_traits>
 
-// One score modifier after another.
-
 namespace attile {
 
 namespace detail {
@@ -89,6 +87,9 @@ struct Then {
   static constexpr bool kSecondIgnores = !kFirstIgnores && kIgnoresPlace<Second>;
   /// Names the one that says where data are that are read ahead for columns or diagonals.
   using Placed = std::conditional_t<kFirstIgnores, Second, First>;
+  template <class S, class Other>
+  static constexpr bool kGivesElements =
+      kHasElementTensor<S>&& kHasElements<S, StandardMath> && !kHasElements<Other, StandardMath>;
   template <class Math>
   static constexpr bool kJoinsColumns =
       (kFirstIgnores || kSecondIgnores) && kHasColumnTiles<Placed, Math>;
@@ -110,7 +111,6 @@ struct Then {
     static constexpr bool kReadsMemory = attile::kReadsMemory<A> || attile::kReadsMemory<B>;
     A first;   ///< of a product
     B second;  ///< of a score
-
     ATTILE_HOST_DEVICE Tile(const A& a, const B& b) : first(a), second(b) {}
 
     ATTILE_HOST_DEVICE auto row(int dr) const {
@@ -224,9 +224,8 @@ struct Then {
     template <class Products, class F>
     ATTILE_HOST_DEVICE void simplify_given(const Products& products, const F& f) const {
       simplify_part<!kFirstIgnores>(first, products, [&](const auto& a) {
-        simplify_part<kFirstIgnores>(second, detail::Unknown(), [&](const auto& b) {
-          f(DiagonalTile<std::remove_cvref_t<decltype(a)>, std::remove_cvref_t<decltype(b)>>{a, b});
-        });
+        simplify_part<kFirstIgnores>(second, detail::Unknown(),
+                                     [&](const auto& b) { f(joined_diagonals(a, b)); });
       });
     }
   };
@@ -236,9 +235,8 @@ struct Then {
     return tile_of(first, second, block, math);
   }
   ATTILE_HOST_DEVICE auto elements() const
-      requires(kHasElementTensor<First> != kHasElementTensor<Second> &&
-               kHasElements<First, StandardMath> != kHasElements<Second, StandardMath>) {
-    if constexpr (kHasElementTensor<First>) {
+      requires(kGivesElements<First, Second> || kGivesElements<Second, First>) {
+    if constexpr (kGivesElements<First, Second>) {
       return first.elements();
     } else {
       return second.elements();
