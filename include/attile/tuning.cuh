@@ -232,8 +232,9 @@ struct Sm90Backward {
       Args::DropoutType::kEnabled && !kIsIdentity<S> &&
       (kNeedsScores<S> || !(kHasElements<S, StandardMath> || kColumns));
   static constexpr Sm90BackwardTiles kTiles = fitted<typename Args::MaskType>(
-      kTileSet == TileSet::kAny || kColumns ? sm90_backward_tiles(D, Dv, kHasLongSteps)
-                                            : sm90_element_backward_tiles(D, Dv));
+      kTileSet == TileSet::kAny || kColumns
+          ? sm90_backward_tiles(D, Dv, kHasLongSteps)
+          : sm90_element_backward_tiles(D, Dv, kHasLongSteps&& kNeedsScores<S>));
   using Tuning = sm90::BackwardTuning<sm90::BackwardTuningValues{
       .stages = kTiles.stages,
       .p_steps = kTiles.p_steps,

@@ -90,11 +90,11 @@ ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex
 template <bool kMasked, bool kSimplifies, class Registers, class Params, class Elements, class F>
 ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile::TileCoord& coord,
                                  const Elements& elements, const F& f) {
-  // Above 64 columns there are no registers for what the modifier has prepared, but up to 128 where
-  // what it reads is given, as dP then comes later.
+  // Above 64 columns there are no registers for what the modifier has prepared, but where what it
+  // reads is given: dP then comes later.
   constexpr bool kGiven = !std::is_same_v<Elements, tile::NoElements>;
   const auto& mod = [&]() -> const auto& {
-    if constexpr (Params::kColumns <= (kGiven ? 128 : 64)) {
+    if constexpr (kGiven || Params::kColumns <= 64) {
       return p.modifier();
     } else {
       return p.policies.score_mod;
