@@ -254,7 +254,8 @@ struct Sm80Backward {
       !Args::DropoutType::kEnabled || kIsIdentity<S> || (max(D, Dv) <= 64 && kNeedsScores<S>);
   static constexpr bool kLarger = kMode == DqMode::kAccumulate && kDropoutFits &&
                                   IntervalMask<MaskInTiles<typename Args::MaskType>> &&
-                                  Args::SequencesType::kUniform && !kHasElements<S, StandardMath>;
+                                  Args::SequencesType::kUniform &&
+                                  (kNeedsScores<S> || !kHasElements<S, StandardMath>);
   static constexpr Sm80BackwardTiles kTiles = fitted<typename Args::MaskType>(
       sizeof(typename Args::ElementType) == 4 ? sm80_fp32_backward_tiles(max(D, Dv), kSharedKb)
       : kTileSet != TileSet::kAny
