@@ -248,8 +248,8 @@ struct Sm90Backward {
 template <class Args, int D, int Dv, DqMode kMode, int kSharedKb, TileSet kTileSet>
 struct Sm80Backward {
   using S = typename Args::ScoreModType;
-  /// A modifier's elements, a mask that is asked for each score, and dropout beside ALiBi, or
-  /// beside any modifier above 64 columns, would spill.
+  /// The elements of a modifier that only adds them, a mask that is asked for each score, and
+  /// dropout beside ALiBi, or beside any modifier above 64 columns, would spill.
   static constexpr bool kDropoutFits =
       !Args::DropoutType::kEnabled || kIsIdentity<S> || (max(D, Dv) <= 64 && kNeedsScores<S>);
   static constexpr bool kLarger = kMode == DqMode::kAccumulate && kDropoutFits &&
