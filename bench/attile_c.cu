@@ -138,6 +138,7 @@ using Prefix = attile::Policies<attile::Prefix>;  // it has the causal mask in i
 using Parity = Masked<own::SameParity>;
 using Bias = attile::Policies<Mask, attile::AdditiveBias<T>>;
 using BiasDropout = attile::Policies<Mask, attile::AdditiveBias<T>, attile::PhiloxDropout>;
+using SoftcapBias = attile::Policies<Mask, attile::Then<attile::Softcap, attile::AdditiveBias<T>>>;
 using LearnedBias = attile::Policies<Mask, attile::LearnedBias<T>>;
 using KeyPadding = Masked<attile::KeyPadding>;
 #if __has_include(<attile/core/sink.h>)  // earlier headers have none

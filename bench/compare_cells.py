@@ -42,6 +42,7 @@ POLICIES = {
     "bias_hrc": "bias (head, row, col)",
     "bias_bc": "bias (batch, col)",
     "bias_hrc_dropout": f"bias (head, row, col) + dropout {DROPOUT}",
+    "softcap_bias_hrc": f"softcap {SOFTCAP}, bias (head, row, col)",
     "dbias_hrc": "learned bias (head, row, col)",
     "dbias_hc": "learned bias (head, col)",
     "dbias_distance": "learned bias (head, col - row)",
@@ -54,7 +55,7 @@ POLICIES = {
 # Those that differ only in what their memory holds, or in strides, have one kernel.
 KERNEL_POLICIES = {"documents_one": "documents", "documents_700": "documents",
                    "documents_700_packed": "packed_documents",
-                   "bias_hrc": "bias", "bias_bc": "bias",
+                   "bias_hrc": "bias", "bias_bc": "bias", "softcap_bias_hrc": "softcap_bias",
                    "dbias_hrc": "learned_bias", "dbias_hc": "learned_bias",
                    "dbias_distance": "learned_bias",
                    "blocks_50": "blocks", "blocks_10": "blocks"}

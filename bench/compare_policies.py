@@ -85,7 +85,7 @@ class Policy:
         self.learned = self.dlearned = self.sinks = self.earlier = None
         self.lists = {}
         batch, heads, length = cell.batch, cell.q_heads, cell.length
-        if cell.policy in ("bias_hrc", "bias_hrc_dropout"):
+        if cell.policy in ("bias_hrc", "bias_hrc_dropout", "softcap_bias_hrc"):
             self.bias = normal(1, heads, length, length)
         if cell.policy == "bias_bc":
             self.bias = normal(batch, 1, 1, length)
@@ -191,6 +191,9 @@ class Policy:
         def bias_hrc(score, batch, head, row, column):
             return score + by_head[head, row, column]
 
+        def softcap_bias(score, batch, head, row, column):
+            return bias_hrc(softcap(score, batch, head, row, column), batch, head, row, column)
+
         def bias_bc(score, batch, head, row, column):
             return score + by_batch[batch, column]
 
@@ -205,6 +208,7 @@ class Policy:
 
         return {"softcap": softcap, "alibi": alibi, "softcap_alibi_dropout": softcap_alibi,
                 "bias_hrc": bias_hrc, "bias_hrc_dropout": bias_hrc, "bias_bc": bias_bc,
+                "softcap_bias_hrc": softcap_bias,
                 "dbias_hrc": dbias_hrc, "dbias_hc": dbias_hc,
                 "dbias_distance": dbias_distance}.get(self.cell.policy)
 
@@ -213,7 +217,7 @@ class Policy:
         def softcap(score):
             return 1 - (score / SOFTCAP).tanh() ** 2
 
-        return softcap if self.cell.policy in ("softcap", "softcap_alibi_dropout") else None
+        return softcap if self.cell.policy.startswith("softcap") else None
 
     def of_head(self, batch, head, dtype, dropout=True):
         """The policy in one head, for scores of type `dtype`, with attile's dropout or without."""

@@ -181,10 +181,11 @@ constexpr Sm80ForwardTiles sm80_modifier_forward_tiles(int dim, int shared_kb, T
 }
 
 /// Returns the tiles of the sm90 forward kernel that has tiles of a modifier's elements, too.
-/// `small_bc`: see below.
-constexpr Sm90Tiles sm90_element_forward_tiles(int dim, bool small_bc) {
+/// `small_bc`: see below. `computes`: the modifier does more than to add its elements.
+constexpr Sm90Tiles sm90_element_forward_tiles(int dim, bool small_bc, bool computes) {
   if (dim <= 64) return small_bc ? Sm90Tiles{192, 64, 4, 2} : Sm90Tiles{192, 128, 2, 1};
   if (dim <= 96) return {192, 64, 3, 2};
+  if (dim <= 128 && computes) return small_bc ? Sm90Tiles{128, 64, 3, 2} : Sm90Tiles{128, 96, 2, 2};
   if (dim <= 128) return {128, 128, 2, 1};
   return dim <= 192 ? Sm90Tiles{128, 80, 2, 1} : Sm90Tiles{128, 48, 2, 1};
 }
@@ -318,8 +319,9 @@ constexpr Sm90BackwardTiles sm90_backward_tiles(int dim, int dim_v, bool has_lon
 
 /// Returns the same with tiles of a modifier's elements, or in their place words of diagonals and
 /// sums of a gradient, for which above 192 columns half of P leaves room.
-constexpr Sm90BackwardTiles sm90_element_backward_tiles(int dim, int dim_v) {
+constexpr Sm90BackwardTiles sm90_element_backward_tiles(int dim, int dim_v, bool has_long_steps) {
   const int larger = max(dim, dim_v);
+  if (larger <= 64 && has_long_steps) return {64, 128, 3, 1, 2};
   if (larger <= 96) return {128, 128, 2, 1, larger <= 80 ? 2 : 1};
   if (larger <= 128) return {64, 128, 2, 1, 2};
   if (dim <= 192 && dim_v <= 128) return {64, 64, 3, 2, 4};

@@ -135,12 +135,20 @@ struct Sm90Forward {
   /// Up to 64 columns they also are faster for few keys, where scores have no modifier.
   static constexpr bool kFewKeys =
       kTeams && kIsIdentity<S> && std::is_same_v<M, NoMask> && max(D, Dv) <= 64;
-  static constexpr bool kSmallBc = kEdges || kFewKeys;
-  /// With dropout long rows take 0.97 of the time in the tiles of rows that see all keys, above 96
-  /// columns, where those are others (H200, bench/log/tuning-policies.md).
-  static constexpr TileSet kFastSet =
-      Args::DropoutType::kEnabled && kTileSet == TileSet::kLong ? TileSet::kAny : kTileSet;
   static constexpr sm90::ModifierWords kWords = words_of(kTileSet);
+  /// Whether a modifier computes something beside what it adds, and that is read ahead: it has no
+  /// registers for the large tiles, which spill.
+  static constexpr bool kComputesAndReads =
+      kNeedsScores<S> && (kWords != sm90::ModifierWords::kNone || has_elements(kTileSet));
+  static constexpr bool kSmallBc = kEdges || kFewKeys || (kComputesAndReads && max(D, Dv) <= 96);
+  /// With dropout, or beside words, long rows take 0.93 to 0.97 of the time in the tiles of rows
+  /// that see all keys, above 96 columns, where those are others (H200,
+  /// bench/log/tuning-policies.md).
+  static constexpr TileSet kFastSet = [] {
+    if (Args::DropoutType::kEnabled && kTileSet == TileSet::kLong) return TileSet::kAny;
+    if (!kComputesAndReads || !is_long(kTileSet)) return kTileSet;
+    return has_diagonals(kTileSet) ? TileSet::kDiagonals : TileSet::kColumns;
+  }();
   /// What comes with K takes few registers, and no branch.
   static constexpr bool kFast =
       kHasFastTiles<Args> ||
@@ -170,7 +178,7 @@ struct Sm90Forward {
       : BlockListMask<M>
           ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast, Args::DropoutType::kEnabled,
                                                 fitting_rows<M>(192), kTeams))
-      : has_elements(kTileSet) ? sm90_element_forward_tiles(max(D, Dv), kEdges)
+      : has_elements(kTileSet) ? sm90_element_forward_tiles(max(D, Dv), kSmallBc, kComputesAndReads)
       : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kFastSet, kTeams)
       : kMasked                ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>, kTeams)
                                : sm90_general_forward_tiles(max(D, Dv));
@@ -204,23 +212,29 @@ inline constexpr bool kHasBackwardDiagonals =
     !BlockListMask<typename Args::MaskType>;
 
 /// Says whether there is an sm90 backward pass whose threads read what a modifier has for each
-/// column, whose derivative is 1: up to 64 columns it takes 0.91 of the time of the one that reads
-/// for each score, and at 128 1.00 (H200, bench/log/tuning-policies.md).
+/// column ahead. Where its derivative is 1 that takes up to 64 columns 0.91 of the time of the one
+/// that reads for each score, and at 128 1.00 (H200, bench/log/tuning-policies.md).
 template <class Args, int D, int Dv>
-inline constexpr bool kHasBackwardColumns =
-    max(D, Dv) <= 64 && kHasColumnTiles<typename Args::ScoreModType, StandardMath> &&
-    !kNeedsScores<typename Args::ScoreModType> && !kHasGradient<typename Args::ScoreModType> &&
-    !BlockListMask<typename Args::MaskType> && IntervalMask<MaskInTiles<typename Args::MaskType>>;
+inline constexpr bool kHasBackwardColumns = [] {
+  using S = typename Args::ScoreModType;
+  constexpr bool kFits =
+      kNeedsScores<S> ? max(D, Dv) <= 128
+                      : max(D, Dv) <= 64 && IntervalMask<MaskInTiles<typename Args::MaskType>>;
+  return kFits && kHasColumnTiles<S, StandardMath> && !kHasGradient<S> &&
+         !BlockListMask<typename Args::MaskType>;
+}();
 
 template <class Args, int D, int Dv, DqMode kMode, TileSet kTileSet>
 struct Sm90Backward {
   using S = typename Args::ScoreModType;
-  static constexpr bool kHasLongSteps =
-      Args::DropoutType::kEnabled && !kIsIdentity<S> && !kHasElements<S, StandardMath>;
   static constexpr bool kColumns = has_columns(kTileSet), kDiagonals = has_diagonals(kTileSet);
+  static constexpr bool kHasLongSteps =
+      Args::DropoutType::kEnabled && !kIsIdentity<S> &&
+      (kNeedsScores<S> || !(kHasElements<S, StandardMath> || kColumns));
   static constexpr Sm90BackwardTiles kTiles = fitted<typename Args::MaskType>(
-      kTileSet == TileSet::kAny || kColumns ? sm90_backward_tiles(D, Dv, kHasLongSteps && !kColumns)
-                                            : sm90_element_backward_tiles(D, Dv));
+      kTileSet == TileSet::kAny || kColumns
+          ? sm90_backward_tiles(D, Dv, kHasLongSteps)
+          : sm90_element_backward_tiles(D, Dv, kHasLongSteps&& kNeedsScores<S>));
   using Tuning = sm90::BackwardTuning<sm90::BackwardTuningValues{
       .stages = kTiles.stages,
       .p_steps = kTiles.p_steps,
@@ -234,13 +248,14 @@ struct Sm90Backward {
 template <class Args, int D, int Dv, DqMode kMode, int kSharedKb, TileSet kTileSet>
 struct Sm80Backward {
   using S = typename Args::ScoreModType;
-  /// A modifier's elements, a mask that is asked for each score, and dropout beside ALiBi, or
-  /// beside any modifier above 64 columns, would spill.
+  /// The elements of a modifier that only adds them, a mask that is asked for each score, and
+  /// dropout beside ALiBi, or beside any modifier above 64 columns, would spill.
   static constexpr bool kDropoutFits =
       !Args::DropoutType::kEnabled || kIsIdentity<S> || (max(D, Dv) <= 64 && kNeedsScores<S>);
   static constexpr bool kLarger = kMode == DqMode::kAccumulate && kDropoutFits &&
                                   IntervalMask<MaskInTiles<typename Args::MaskType>> &&
-                                  Args::SequencesType::kUniform && !kHasElements<S, StandardMath>;
+                                  Args::SequencesType::kUniform &&
+                                  (kNeedsScores<S> || !kHasElements<S, StandardMath>);
   static constexpr Sm80BackwardTiles kTiles = fitted<typename Args::MaskType>(
       sizeof(typename Args::ElementType) == 4 ? sm80_fp32_backward_tiles(max(D, Dv), kSharedKb)
       : kTileSet != TileSet::kAny

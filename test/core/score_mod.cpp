@@ -2,6 +2,8 @@
 #include <attile/core/bias.h>
 #include <attile/core/modifier_gradient_sums.h>
 #include <attile/core/score_mod.h>
+#include <attile/core/then.h>
+#include <attile/tile/modifier_math.h>
 
 #include <cmath>
 #include <cstdint>
@@ -17,6 +19,21 @@ namespace {
 
 using namespace attile;
 using attile_test::Bend;
+
+/// A user's modifier of the score alone.
+struct Squeezed {
+  template <class Real>
+  ATTILE_HOST_DEVICE ModifiedScore<Real> operator()(Real s, ScoreIndex, Extent) const {
+    return {Real(0.5) * s, Real(0.5)};
+  }
+};
+
+}  // namespace
+
+template <>
+inline constexpr bool attile::kIgnoresPlace<Squeezed> = true;
+
+namespace {
 
 const float kSlopes[] = {0.5f, 0.25f, 0.125f, 1.0f, 2.0f, 4.0f, 8.0f, 16.0f};
 
@@ -250,6 +267,65 @@ struct OneThread {
   bool all_within(float limit) const { return 1.25f <= limit; }
 };
 
+/// Products, all of which are small, of which a modifier may know nothing else.
+struct SmallProducts {
+  bool all(bool) const { return false; }
+  bool all_within(float limit) const { return 1.25f <= limit; }
+};
+
+/// However a kernel reads what a modifier reads, the bits are the same: the element of each score,
+/// or the word of its column or diagonal.
+template <class Math, class S>
+void check_given(const S& mod, ScoreIndex first, Extent e) {
+  const ScoreBlock block{first, e, 3, 4, 0.75f};
+  const auto tile = modifier_of_tile(mod, block, Math());
+  const auto check = [&](const auto& apply) {
+    for (int dr = 0; dr < 3; ++dr) {
+      for (int dc = 0; dc < 4; ++dc) {
+        const auto wanted = apply_tile(tile, 1.25f, tile.row(dr), tile.col(dc));
+        const auto got = apply(dr, dc);
+        CHECK(got.value == wanted.value);
+        CHECK(got.derivative == wanted.derivative);
+      }
+    }
+  };
+  int ways = 0;
+  const auto check_all = [&](const auto& whole, const auto& apply) {
+    check([&](int dr, int dc) { return apply(whole, dr, dc); });
+    simplify_given(whole, SmallProducts(), [&](const auto& simple) {
+      check([&](int dr, int dc) { return apply(simple, dr, dc); });
+      ++ways;
+    });
+  };
+  const auto check_ways = [&](const auto& given) {
+    if constexpr (kHasElements<S, Math>) {
+      const auto whole = modifier_of_tile(given, block, Math());
+      check_all(whole, [&](const auto& t, int dr, int dc) {
+        return t(1.25f, t.row(dr), t.col(dc), whole.read(whole.row(dr), whole.col(dc)));
+      });
+    }
+    if constexpr (kHasColumnTiles<S, Math>) {
+      if (mod.reads_columns()) {
+        const auto whole = modifier_of_columns(given, mod, block, Math());
+        const auto word = [&](int dc) { return whole.col(dc); };
+        check_all(whole,
+                  [&](const auto& t, int dr, int dc) { return t(1.25f, t.row(dr), word(dc)); });
+      }
+    }
+    if constexpr (kHasDiagonalTiles<S, Math>) {
+      if (mod.reads_diagonals()) {
+        const auto whole = modifier_of_diagonals(given, mod, block, Math());
+        check_all(whole, [&](const auto& t, int dr, int dc) {
+          return t(1.25f, whole.diagonal(first.col + dc - first.row - dr));
+        });
+      }
+    }
+  };
+  check_ways(mod);
+  check_ways(prepared(mod, block.scale, Math()));
+  CHECK(ways >= 2);
+}
+
 /// What a modifier says about a tile of scores, and about a simplified one, is what it says about
 /// each of them.
 template <class S>
@@ -288,8 +364,9 @@ void check_tile(const S& mod, ScoreIndex first, Extent e) {
       for (int dc = 0; dc < 4; ++dc) {
         const ScoreIndex at{first.batch, first.head, first.row + dr, first.col + dc};
         const auto got = of_head(1.25f, of_head.diagonal(at.col - at.row));
-        CHECK(got.value == Approx(mod(1.25f * scale, at, e).value).epsilon(1e-6));
-        CHECK(got.derivative == 1.0f);
+        const auto wanted = mod(1.25f * scale, at, e);
+        CHECK(got.value == Approx(wanted.value).epsilon(1e-6));
+        CHECK(got.derivative == Approx(wanted.derivative).epsilon(1e-6).margin(2e-7));
       }
     }
   }
@@ -352,6 +429,54 @@ TEST_CASE("score_mod.tiles_say_what_single_scores_do") {
     }
   };
   check_tile(Doubled{alibi}, first, e);
+}
+
+TEST_CASE("score_mod.what_then_reads_is_what_its_parts_do") {
+  using Bias = AdditiveBias<float>;
+  using Capped = Then<Softcap, Bias>;
+  std::vector<float> values(64);
+  for (int i = 0; i < 64; ++i) values[i] = 0.1f * static_cast<float>(i);
+  const Extent e{9, 20};
+  const ScoreIndex first{1, 1, 2, 3};
+  const Bias scores{values.data(), 3, 2, 5, 1}, columns{values.data(), 3, 2, 0, 2},
+      distances{values.data() + 20, 3, 2, -1, 1};
+  for (const Bias& bias : {scores, columns, distances}) {
+    for (const float cap : {0.5f, 30.0f}) {  // beyond and within where tanh is a polynomial
+      check_given<tile::FastMath>(Capped{{cap}, bias}, first, e);
+      check_given<StandardMath>(Capped{{cap}, bias}, first, e);
+      check_given<tile::FastMath>(Then<Bias, Softcap>{bias, {cap}}, first, e);
+      check_given<tile::FastMath>(Then<ApproximateSoftcap, LearnedBias<float>>{{cap}, {bias, {}}},
+                                  first, e);
+      check_given<tile::FastMath>(Then<Then<Squeezed, Softcap>, Bias>{{{}, {cap}}, bias}, first, e);
+      check_given<tile::FastMath>(Then<Squeezed, Then<Bias, Softcap>>{{}, {bias, {cap}}}, first, e);
+    }
+    check_given<tile::FastMath>(Then<Alibi, Bias>{{kSlopes, 2}, bias}, first, e);
+    check_tile(Capped{{2.0f}, bias}, first, e);
+    check_tile(Then<Bias, Softcap>{bias, {2.0f}}, first, e);
+    check_tile(Then<Squeezed, Bias>{{}, bias}, first, e);
+  }
+  const Capped capped{{2.0f}, columns};
+  CHECK(capped.reads_columns());
+  CHECK(!capped.reads_diagonals());
+  CHECK(Capped{{2.0f}, distances}.reads_diagonals());
+  CHECK(capped.elements().data == values.data());
+  CHECK(capped.elements().col_stride == 2);
+
+  const auto has_columns = []<class S>(S) { return kHasColumnTiles<S, StandardMath>; };
+  const auto has_diagonals = []<class S>(S) { return kHasDiagonalTiles<S, StandardMath>; };
+  const auto has_elements = []<class S>(S) {
+    return kHasElements<S, StandardMath> && kHasElementTensor<S>;
+  };
+  CHECK((has_columns(Capped{}) && has_diagonals(Capped{}) && has_elements(Capped{})));
+  using WithAlibi = Then<Alibi, Bias>;  // a score's place says what Alibi adds
+  CHECK((!has_columns(WithAlibi{}) && !has_diagonals(WithAlibi{}) && has_elements(WithAlibi{})));
+  using Twice = Then<Bias, Capped>;  // two elements for each score
+  CHECK((!has_columns(Twice{}) && !has_diagonals(Twice{}) && !has_elements(Twice{})));
+  using WithNone = Then<Softcap, Squeezed>;
+  CHECK((!has_columns(WithNone{}) && !has_diagonals(WithNone{}) && !has_elements(WithNone{})));
+  CHECK(kIgnoresPlace<WithNone>);
+  CHECK(!kIgnoresPlace<Capped>);
+  CHECK(!kIgnoresPlace<TwiceCapped>);  // what it inherits is not taken
 }
 
 /// Beyond 2^24 the distance is rounded, as a float is.

@@ -51,15 +51,17 @@ const bool kRegistered = [] {
                                 in_full(kUnlearnedPolicies + kSequencePolicies + kSinkPolicies +
                                             policies<kLearned, kLearnedBias>,
                                         policies<kEverything>));
-  suite.backward<__half>("elements64", Elements64{}, in_full(policies<kHalfBias>));
-  suite.backward<__nv_bfloat16>("elements128", Elements128{}, in_full(policies<kHalfBias>));
+  suite.backward<__half>("elements64", Elements64{},
+                         policies<kSoftcapBias> + in_full(policies<kHalfBias>));
+  suite.backward<__nv_bfloat16>("elements128", Elements128{},
+                                in_full(policies<kHalfBias, kSoftcapBias>));
   suite.backward<__half>("elements_in_order128", ElementsInOrder128{},
                          in_full(policies<kHalfBias>));
   suite.backward<__half>("elements96", Elements96{}, in_full(policies<kHalfBias>));
   suite.backward<__half>("columns64", Columns64{},
                          policies<kPackedBias> + in_full(policies<kBias>, policies<kHalfBias>));
   suite.backward<__half>("diagonals64", Diagonals64{},
-                         policies<kPackedBias> + in_full(policies<kHalfBias>));
+                         policies<kPackedBias> + in_full(policies<kHalfBias, kSoftcapBias>));
   suite.backward<__nv_bfloat16>("diagonals128", Diagonals128{},
                                 policies<kPackedBias> + in_full(policies<kHalfBias>));
   suite.backward<__nv_bfloat16>("columns_in_order64", ColumnsInOrder64{},

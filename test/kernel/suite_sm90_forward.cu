@@ -74,20 +74,21 @@ const bool kRegistered = [] {
   suite.forward<__half>("packed64", Packed64{},
                         in_full(policies<kNone, kEverything, kSink, kEarlier>));
   suite.forward<__nv_bfloat16>("packed64", Packed64{}, in_full(policies<kCausal, kWindow>));
-  suite.forward<__half>("elements64", Elements64{}, policies<kHalfBias>);
+  suite.forward<__half>("elements64", Elements64{}, policies<kHalfBias, kSoftcapBias>);
   suite.forward<__half>(
       "columns64", Columns64{},
-      policies<kPackedBias> + in_full(policies<kBias, kLearnedBiasDropout>, policies<kHalfBias>));
+      policies<kPackedBias> +
+          in_full(policies<kBias, kLearnedBiasDropout, kSoftcapBias>, policies<kHalfBias>));
   suite.forward<__half>("diagonals64", Diagonals64{},
-                        policies<kPackedBias> + in_full(policies<kHalfBias>));
+                        policies<kPackedBias> + in_full(policies<kHalfBias, kSoftcapBias>));
   suite.forward<__nv_bfloat16>("diagonals128", Diagonals128{},
-                               in_full(policies<kPackedBias, kHalfBias>));
+                               in_full(policies<kPackedBias, kHalfBias, kSoftcapBias>));
   suite.forward<__half>("long_elements64", LongElements64{}, in_full(policies<kHalfBias>));
   suite.forward<__half>("long_columns64", LongColumns64{}, in_full(policies<kBias>));
   suite.forward<__nv_bfloat16>("columns128", Columns128{},
                                policies<kPackedBias> + in_full(policies<kBias, kHalfBias>));
   suite.forward<__nv_bfloat16>("elements96", Elements96{}, in_full(policies<kHalfBias>));
-  suite.forward<__half>("elements128", Elements128{}, in_full(policies<kHalfBias>));
+  suite.forward<__half>("elements128", Elements128{}, in_full(policies<kHalfBias, kSoftcapBias>));
   suite.forward<__half>("elements192", Elements192{}, in_full(policies<kHalfBias>));
   suite.forward<__nv_bfloat16>("elements256", Elements256{}, in_full(policies<kHalfBias>));
   suite.forward<__half>("many64", Many64{}, in_full(policies<kCausal>));

@@ -113,9 +113,10 @@ using ListedBackward =
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("sim.sm80", in_large(kSimulatedPolicies + kLearnedPolicies + kSequencePolicies +
-                                         kSinkPolicies + kBlockPolicies + kEarlierPolicies +
-                                         policies<kHalfBias> + in_full(kForwardOnlyPolicies)));
+  const Suite suite("sim.sm80",
+                    in_large(kSimulatedPolicies + kLearnedPolicies + kSequencePolicies +
+                             kSinkPolicies + kBlockPolicies + kEarlierPolicies +
+                             policies<kHalfBias, kSoftcapBias> + in_full(kForwardOnlyPolicies)));
   suite.both<__half>(
       "128x64", simulated<Large>(),
       in_large(kSimulatedPolicies + kSequencePolicies + kBlockPolicies + policies<kSink>,
@@ -131,12 +132,13 @@ const bool kRegistered = [] {
                          policies<kPackedCausal, kCausalSortedDocument, kBlockSparseEverything> +
                              in_large(policies<kCausal, kOwnLengthsSink, kBlockSparse>));
   suite.backward<__half>("d128", simulated<Deep>(kWideCost), policies<kNone>);
-  suite.forward<__half>("columns", simulated<Columns>(kSeveralTiles),
-                        policies<kLearnedBiasDropout> + in_large(policies<kHalfBias, kBias>));
+  suite.forward<__half>(
+      "columns", simulated<Columns>(kSeveralTiles),
+      policies<kLearnedBiasDropout> + in_large(policies<kHalfBias, kBias, kSoftcapBias>));
   suite.forward<__nv_bfloat16>("columns_d128", simulated<Columns128>(kSeveralTiles),
                                in_large(policies<kHalfBias>));
   suite.forward<__half>("elements", simulated<Elements>(kSeveralTiles),
-                        in_large(policies<kHalfBias>));
+                        in_large(policies<kHalfBias, kSoftcapBias>));
   suite.forward<__nv_bfloat16>("elements_d128", simulated<Elements128>(kSeveralTiles),
                                policies<kHalfBias>);
   suite.backward<__half>("columns", simulated<ColumnsBackward>(kSeveralTiles),

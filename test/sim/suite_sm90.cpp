@@ -364,8 +364,8 @@ const bool kRegistered = [] {
   const Suite suite("sim.sm90",
                     in_large(kSimulatedPolicies + kLearnedPolicies + kSequencePolicies +
                              kSinkPolicies + kBlockPolicies + kEarlierPolicies +
-                             policies<kHalfBias, kFullAlibi, kPreparedAlibi, kCachedCausal,
-                                      kPagedWindow, kPagedPackedEverything>));
+                             policies<kHalfBias, kSoftcapBias, kFullAlibi, kPreparedAlibi,
+                                      kCachedCausal, kPagedWindow, kPagedPackedEverything>));
   suite.forward<__half>("128x64", simulated<Two>(kMost),
                         in_large(kSimulatedPolicies + kSequencePolicies + kBlockPolicies +
                                      policies<kSink, kOwnLengthsSink>,
@@ -404,20 +404,21 @@ const bool kRegistered = [] {
   suite.forward<__half>("128x64_or_sm80", simulated<TwoOrSm80>(kMost),
                         policies<kPagedWindow> + in_large(policies<kEarlierPaged>));
   suite.forward<__half>("elements", simulated<ElementsTwo>(kSeveralTiles),
-                        in_large(policies<kHalfBias>));
+                        in_large(policies<kHalfBias, kSoftcapBias>));
   suite.forward<__nv_bfloat16>("elements", simulated<ElementsThree>(kSeveralTiles),
                                policies<kHalfBias>);
   suite.forward<__half>("elements_d64", simulated<ElementsDefault>(kSeveralTiles),
                         in_large(policies<kHalfBias>));
   suite.forward<__half>("columns", simulated<ColumnsTwo>(kSeveralTiles),
-                        policies<kBias, kPackedBias> + in_large(policies<kHalfBias>));
+                        policies<kBias, kPackedBias> + in_large(policies<kHalfBias, kSoftcapBias>));
   suite.forward<__nv_bfloat16>(
       "columns_d64", simulated<ColumnsDefault>(kSeveralTiles),
       policies<kLearnedBiasDropout> + in_large(policies<kHalfBias, kLearnedBias>));
   suite.backward<__half>("columns_d64", simulated<ColumnsDefault>(kSeveralTiles),
                          policies<kBias> + in_large(policies<kHalfBias, kPackedBias>));
-  suite.forward<__half>("diagonals", simulated<DiagonalsTwo>(kSeveralTiles),
-                        policies<kHalfBias> + in_large(policies<kLearnedBias, kPackedBias>));
+  suite.forward<__half>(
+      "diagonals", simulated<DiagonalsTwo>(kSeveralTiles),
+      policies<kHalfBias> + in_large(policies<kLearnedBias, kPackedBias, kSoftcapBias>));
   suite.forward<__nv_bfloat16>("diagonals_d64", simulated<Diagonals64>(kSeveralTiles),
                                in_large(policies<kHalfBias, kLearnedBiasDropout>));
   suite.backward<__half>(
@@ -430,7 +431,7 @@ const bool kRegistered = [] {
   suite.backward<__half>("diagonals_in_order", simulated<DiagonalsInOrder>(kSeveralTiles),
                          in_large(policies<kHalfBias>));
   suite.backward<__half>("elements_rows", simulated<ElementsRows>(kSeveralTiles),
-                         in_large(policies<kHalfBias>));
+                         policies<kSoftcapBias> + in_large(policies<kHalfBias>));
   suite.backward<__half>("elements_columns", simulated<ElementsColumns>(kSeveralTiles),
                          policies<kHalfBias>);
   suite.backward<__nv_bfloat16>("elements_in_order", simulated<ElementsInOrder>(kSeveralTiles),

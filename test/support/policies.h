@@ -105,6 +105,9 @@ struct CombinationOf<Policy::kHalfBias> : Combination<Causal, attile::AdditiveBi
 template <>
 struct CombinationOf<Policy::kSoftcapAlibi> : Combination<Causal, SoftcapAlibi> {};
 template <>
+struct CombinationOf<Policy::kSoftcapBias>
+    : Combination<Causal, attile::Then<attile::Softcap, attile::AdditiveBias<__half>>> {};
+template <>
 struct CombinationOf<Policy::kDropout> : Combination<PhiloxDropout> {};
 template <>
 struct CombinationOf<Policy::kCausalDropout> : Combination<Causal, PhiloxDropout> {};
@@ -434,7 +437,9 @@ class PolicyData {
     return case_.pointers ? case_.kv_len + 1 : attile::round_up(case_.kv_len, 8);
   }
   std::int64_t half_bias_elements() const {
-    const bool has_bias = case_.policy == Policy::kHalfBias || case_.policy == Policy::kPackedBias;
+    const bool has_bias = case_.policy == Policy::kHalfBias ||
+                          case_.policy == Policy::kSoftcapBias ||
+                          case_.policy == Policy::kPackedBias;
     if (!has_bias) return 0;
     if (case_.distances) return case_.q_heads * distances();
     const std::int64_t batches = case_.hide ? case_.batch : 1;

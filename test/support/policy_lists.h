@@ -45,6 +45,7 @@
   X(bias, kBias)                                     \
   X(half_bias, kHalfBias)                            \
   X(softcap_alibi, kSoftcapAlibi)                    \
+  X(softcap_bias, kSoftcapBias)                      \
   X(dropout, kDropout)                               \
   X(causal_dropout, kCausalDropout)                  \
   X(user, kUser)                                     \
@@ -119,8 +120,8 @@ inline constexpr auto kMaskPolicies =
              Policy::kCausalSortedDocument, Policy::kRowIntervals, Policy::kCausalRowIntervals>;
 inline constexpr auto kModifierPolicies =
     policies<Policy::kPreparedAlibi, Policy::kAlibi, Policy::kFullAlibi, Policy::kSoftcap,
-             Policy::kBias, Policy::kHalfBias, Policy::kSoftcapAlibi, Policy::kDropout,
-             Policy::kCausalDropout, Policy::kUser, Policy::kEverything>;
+             Policy::kBias, Policy::kHalfBias, Policy::kSoftcapAlibi, Policy::kSoftcapBias,
+             Policy::kDropout, Policy::kCausalDropout, Policy::kUser, Policy::kEverything>;
 /// Those that learn: forward they are as the others, so that few executors run that.
 inline constexpr auto kLearnedPolicies =
     policies<Policy::kLearned, Policy::kLearnedDropout, Policy::kLearnedBias,

@@ -9,6 +9,7 @@
 #include <attile/core/score_mod.h>
 #include <attile/core/splits.h>
 #include <attile/core/status.h>
+#include <attile/core/then.h>
 
 #include <cstddef>
 #include <cstdint>

@@ -14,6 +14,7 @@
 #include <attile/core/score_mod.h>
 #include <attile/core/sequences.h>
 #include <attile/core/sink.h>
+#include <attile/core/then.h>
 
 #include <type_traits>
 

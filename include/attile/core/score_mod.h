@@ -68,6 +68,12 @@ inline constexpr bool kFavorsDiagonal = [] {
   return false;
 }();
 
+/// Says whether what a modifier makes of a score depends on that alone, and not on where it is: a
+/// Then of it and of one whose data are read ahead has its data read ahead, too. Specialise it for
+/// one of your own.
+template <class S>
+inline constexpr bool kIgnoresPlace = false;
+
 /// Adds ALiBi (arXiv 2108.12409): s - slope * |i + kv_len - q_len - j|.
 /// Shapes   slopes: (q_heads), or (batch, q_heads) with batch_stride = q_heads.
 struct Alibi {
@@ -233,6 +239,9 @@ struct Softcap {
   }
 };
 
+template <>
+inline constexpr bool kIgnoresPlace<Softcap> = true;
+
 /// Caps scores as Softcap does, on the GPU in 16-bit types by the machine's tanh, whose relative
 /// error is up to 2^-10.9: a score, and so LSE, is off by up to cap * 2^-10.9, and a probability by
 /// a factor of e to that. Units: cap > 0.
@@ -259,140 +268,7 @@ struct ApproximateSoftcap {
   }
 };
 
-/// Applies the second modifier to the result of the first one.
-template <class First, class Second>
-struct Then {
-  static_assert(ScoreMod<First> && ScoreMod<Second>,
-                "attile: Then<A, B> joins two score modifiers, and one of these is no ScoreMod: it "
-                "wants template <class Real> ATTILE_HOST_DEVICE ModifiedScore<Real> "
-                "operator()(Real s, ScoreIndex, Extent) const");
-  First first{};
-  Second second{};
-
-  static constexpr bool kMayHide = attile::kMayHide<First> || attile::kMayHide<Second>;
-  static constexpr bool kNeverFalls = attile::kNeverFalls<First> && attile::kNeverFalls<Second>;
-  static constexpr bool kHasGradient = attile::kHasGradient<First> || attile::kHasGradient<Second>;
-  static constexpr bool kFavorsLateColumns =
-      attile::kFavorsLateColumns<First> || attile::kFavorsLateColumns<Second>;
-  static constexpr bool kFavorsDiagonal =
-      attile::kFavorsDiagonal<First> || attile::kFavorsDiagonal<Second>;
-
-  const char* fault() const {
-    const char* inner = policy_fault(first);
-    return inner != nullptr ? inner : policy_fault(second);
-  }
-  constexpr DataAxes data_axes() const requires(kHasDataAxes<First> || kHasDataAxes<Second>) {
-    return attile::data_axes(first) | attile::data_axes(second);
-  }
-
-  template <class Real>
-  ATTILE_HOST_DEVICE ModifiedScore<Real> operator()(Real s, ScoreIndex i, Extent e) const {
-    const auto inner = first(s, i, e);
-    const auto outer = second(Real(inner.value), i, e);
-    return {Real(outer.value), Real(outer.derivative) * Real(inner.derivative)};
-  }
-
-  template <class A, class B>
-  struct Tile {
-    using Modifier = Then;
-    static constexpr bool kReadsMemory = attile::kReadsMemory<A> || attile::kReadsMemory<B>;
-    A first;   ///< of a product
-    B second;  ///< of a score
-
-    ATTILE_HOST_DEVICE auto row(int dr) const {
-      return detail::both(first.row(dr), second.row(dr));
-    }
-    ATTILE_HOST_DEVICE auto col(int dc) const {
-      return detail::both(first.col(dc), second.col(dc));
-    }
-    template <class Row, class Col>
-    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float x, const Row& row,
-                                                       const Col& col) const {
-      const auto inner = apply_tile(first, x, row.first, col.first);
-      const auto outer = apply_tile(second, inner.value, row.second, col.second);
-      return {outer.value, outer.derivative * inner.derivative};
-    }
-    /// The second one gets no products, so that nothing is known about what it is applied to.
-    template <class Products, class F>
-    ATTILE_HOST_DEVICE void simplify(const Products& products, const F& f) const {
-      attile::simplify(first, products, [&](const auto& a) {
-        attile::simplify(second, detail::Unknown(), [&](const auto& b) {
-          f(Tile<std::remove_cvref_t<decltype(a)>, std::remove_cvref_t<decltype(b)>>{a, b});
-        });
-      });
-    }
-  };
-  template <class A, class B, class Math>
-  ATTILE_HOST_DEVICE static auto tile_of(const A& first, const B& second, const ScoreBlock& block,
-                                         const Math& math) {
-    ScoreBlock scores = block;
-    scores.scale = 1.0f;
-    const auto a = modifier_of_tile(first, block, math);
-    const auto b = modifier_of_tile(second, scores, math);
-    return Tile<std::remove_const_t<decltype(a)>, std::remove_const_t<decltype(b)>>{a, b};
-  }
-  template <class Math>
-  ATTILE_HOST_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {
-    return tile_of(first, second, block, math);
-  }
-  /// Holds the two, prepared.
-  template <class A, class B>
-  struct Prepared {
-    using Modifier = Then;
-    A first;
-    B second;
-
-    template <class Math>
-    ATTILE_HOST_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {
-      return tile_of(first, second, block, math);
-    }
-  };
-  template <class Math>
-    requires(kPrepares<First, Math> || kPrepares<Second, Math>)
-  auto prepare(float scale, const Math& math) const {
-    const auto a = prepared(first, scale, math);
-    const auto b = prepared(second, 1.0f, math);
-    return Prepared<std::remove_const_t<decltype(a)>, std::remove_const_t<decltype(b)>>{a, b};
-  }
-
-  template <class Real, class Add>
-  ATTILE_HOST_DEVICE void add_gradient(Real s, Real ds, ScoreIndex i, Extent e,
-                                       const Add& add) const {
-    const Real inner = Real(first(s, i, e).value);
-    if constexpr (attile::kHasGradient<Second>) {
-      second.add_gradient(inner, ds, i, e, detail::add_of<Second>(add));
-    }
-    if constexpr (attile::kHasGradient<First>) {
-      first.add_gradient(s, ds * Real(second(inner, i, e).derivative), i, e,
-                         detail::add_of<First>(add));
-    }
-  }
-  ATTILE_HOST_DEVICE auto gradient_per() const
-      requires(kGradientTerms<First> + kGradientTerms<Second> > 0) {
-    return detail::joined(detail::gradient_terms(second), detail::gradient_terms(first));
-  }
-  ATTILE_HOST_DEVICE std::int64_t gradient_lines(const ScoreShape& s) const {
-    return attile::gradient_lines(first, s) + attile::gradient_lines(second, s);
-  }
-  ATTILE_HOST_DEVICE GradientLine gradient_line(std::int64_t n, const ScoreShape& s) const {
-    const std::int64_t inner = attile::gradient_lines(first, s);
-    if constexpr (attile::kHasGradient<First>) {
-      if (n < inner) return first.gradient_line(n, s);
-    }
-    if constexpr (attile::kHasGradient<Second>) return second.gradient_line(n - inner, s);
-    return {};
-  }
-  const char* gradient_fault(const ScoreShape& s) const {
-    const char* inner = attile::gradient_fault(first, s);
-    return inner != nullptr ? inner : attile::gradient_fault(second, s);
-  }
-  bool adds_once(const ScoreShape& s) const {
-    return attile::adds_once(first, s) && attile::adds_once(second, s);
-  }
-};
-
-template <class First, class Second>
-inline constexpr bool kNeedsScores<Then<First, Second>> =
-    kNeedsScores<First> || kNeedsScores<Second>;
+template <>
+inline constexpr bool kIgnoresPlace<ApproximateSoftcap> = true;
 
 }  // namespace attile

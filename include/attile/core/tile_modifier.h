@@ -60,13 +60,19 @@ struct ElementTensor {
   std::int64_t batch_stride, head_stride, row_stride, col_stride;
 };
 
+/// Says whether a score modifier says where its elements lie.
+template <class S>
+inline constexpr bool kHasElementTensor = requires(const S& mod) {
+  mod.elements();
+};
+
 /// Names the type of a score modifier's elements; T where it has none.
 template <class S, class T>
 struct ElementTypeOf {
   using type = T;
 };
 template <class S, class T>
-  requires(requires(const S& mod) { mod.elements(); })
+  requires(kHasElementTensor<S>)
 struct ElementTypeOf<S, T> {
   using type = std::remove_cvref_t<decltype(*std::declval<const S&>().elements().data)>;
 };
@@ -149,8 +155,9 @@ constexpr DataAxes data_axes(const S& mod) {
 ///
 ///     mod.prepare(scale, math) -> prepared;   prepared.of_tile(block, math) -> tile
 /// may be there for a modifier that works something out of its values and of the scale: it is then
-/// called once, on the host, and kernels may ask `prepared` for the tiles, which are those of mod.
-/// Its type, too, has `using Modifier = S`.
+/// called once, on the host, and kernels may ask `prepared` for the tiles, which are those of mod;
+/// for those of columns and of diagonals, too, where it has these functions. Its type, too, has
+/// `using Modifier = S`.
 ///
 ///     tile.simplify(products, f)
 /// may be there: it calls f with a tile that costs less and can stand for this one, or with this
@@ -159,6 +166,10 @@ constexpr DataAxes data_axes(const S& mod) {
 /// whether |x| <= limit for all that their tiles are applied to, those of hidden scores, too. So a
 /// tile for small products must give the same bits as this one: which of them a row meets depends
 /// on memory behind its sequence.
+///
+///     tile.simplify_given(products, f)
+/// may be there: the same where a kernel has the element, or the column's or the diagonal's word,
+/// of each score. f's tile is applied to the same.
 ///
 /// This one is that of a modifier that says nothing.
 template <class S, class Math>
@@ -271,6 +282,16 @@ ATTILE_HOST_DEVICE void simplify(const Tile& tile, const Products& products, con
   }
 }
 
+/// Does the same where a kernel has what the tile reads for each score, column or diagonal.
+template <class Tile, class Products, class F>
+ATTILE_HOST_DEVICE void simplify_given(const Tile& tile, const Products& products, const F& f) {
+  if constexpr (requires { tile.simplify_given(products, f); }) {
+    tile.simplify_given(products, f);
+  } else {
+    f(tile);
+  }
+}
+
 /// Says whether a tile may only be asked about rows and columns inside the extent.
 template <class Tile>
 inline constexpr bool kReadsMemory = [] {
@@ -290,6 +311,27 @@ inline constexpr bool kHasDiagonalTiles = requires(const S& mod, const Math& mat
   mod.reads_diagonals();
   requires std::is_same_v<typename decltype(mod.diagonal_tile(ScoreBlock(), math))::Modifier, S>;
 };
+
+/// Return the column tile, or the diagonal tile, of a modifier that has them: that of `prepared`,
+/// which is what the modifier has prepared or itself, or else its own.
+template <class Prepared, class S, class Math>
+ATTILE_HOST_DEVICE auto modifier_of_columns(const Prepared& prepared, const S& mod,
+                                            const ScoreBlock& block, const Math& math) {
+  if constexpr (requires { prepared.column_tile(block, math); }) {
+    return prepared.column_tile(block, math);
+  } else {
+    return mod.column_tile(block, math);
+  }
+}
+template <class Prepared, class S, class Math>
+ATTILE_HOST_DEVICE auto modifier_of_diagonals(const Prepared& prepared, const S& mod,
+                                              const ScoreBlock& block, const Math& math) {
+  if constexpr (requires { prepared.diagonal_tile(block, math); }) {
+    return prepared.diagonal_tile(block, math);
+  } else {
+    return mod.diagonal_tile(block, math);
+  }
+}
 
 /// Says whether a modifier's tiles read an element for each score.
 template <class S, class Math>

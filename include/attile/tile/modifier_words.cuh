@@ -22,6 +22,12 @@
 
 namespace attile::tile {
 
+/// Returns the products of all of a thread's rows, whose bits may not depend on each other.
+template <class Registers>
+ATTILE_DEVICE ProductsOf<Registers, true> of_all_rows(Registers& scores) {
+  return {scores, 0, Registers::kRegRows};
+}
+
 /// Applies a modifier's column tile to scores, with the words of a tile's columns in shared memory.
 template <class Registers, class Tile, class Word>
 struct ColumnModifier {
@@ -31,19 +37,21 @@ struct ColumnModifier {
 
   template <bool>
   ATTILE_DEVICE void apply(Registers& scores) const {
-    ATTILE_UNROLL
-    for (int c = 0; c < Registers::kRegCols; c += 2) {
-      const Vec<Word, 2> of_columns = arch::load<2>(words + Registers::col(c));
+    simplify_given(tile, of_all_rows(scores), [&](const auto& simple) {
       ATTILE_UNROLL
-      for (int r = 0; r < Registers::kRegRows; ++r) {
-        const auto row = tile.row(min(Registers::row_offset(r), last_row));
+      for (int c = 0; c < Registers::kRegCols; c += 2) {
+        const Vec<Word, 2> of_columns = arch::load<2>(words + Registers::col(c));
         ATTILE_UNROLL
-        for (int e = 0; e < 2; ++e) {
-          float& s = scores.at(r, c + e);
-          s = tile(s, row, of_columns[e]).value;
+        for (int r = 0; r < Registers::kRegRows; ++r) {
+          const auto row = simple.row(min(Registers::row_offset(r), last_row));
+          ATTILE_UNROLL
+          for (int e = 0; e < 2; ++e) {
+            float& s = scores.at(r, c + e);
+            s = simple(s, row, of_columns[e]).value;
+          }
         }
       }
-    }
+    });
   }
 };
 
@@ -93,33 +101,54 @@ struct HeldColumns {
   /// Begins to read the words. A column past the last one gets that one's.
   template <class S>
   ATTILE_DEVICE void read(const S& mod, const TileCoord& at, float scale) {
-    const auto tile = column_tile(mod, at, scale);
+    const auto tile = mod.column_tile(block(at, scale), Math());
     const int first = min(at.col0 + Registers::col(0), at.extent.kv_len - 1);
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
       words[c] = tile.col(min(Registers::col_offset(c), at.extent.kv_len - 1 - first));
     }
   }
+  /// Calls f(modifier) with modifier(x, r, c) -> ModifiedScore for the raw scores of a tile.
+  /// `prepared`: what the modifier has prepared, or itself.
+  template <bool kSimplifies = true, class Prepared, class S, class F>
+  ATTILE_DEVICE void with(Registers& s, const Prepared& prepared, const S& mod, const TileCoord& at,
+                          float scale, const F& f) const {
+    const auto tile = modifier_of_columns(prepared, mod, block(at, scale), Math());
+    const int last_row = max(at.extent.q_len - 1 - at.row0 - Registers::row(0), 0);
+    const auto call = [&](const auto& simple) {
+      f([&](float x, int r, int c) {
+        return simple(x, simple.row(min(Registers::row_offset(r), last_row)), words[c]);
+      });
+    };
+    if constexpr (kSimplifies) {
+      simplify_given(tile, of_all_rows(s), call);
+    } else {
+      call(tile);
+    }
+  }
   /// Sets S' = score_mod(scale * S) for all scores of a tile.
   template <class S>
   ATTILE_DEVICE void apply(Registers& s, const S& mod, const TileCoord& at, float scale) const {
-    const auto tile = column_tile(mod, at, scale);
-    const int last_row = max(at.extent.q_len - 1 - at.row0 - Registers::row(0), 0);
-    replace_scores(s, 0, Registers::kRegRows, [&](float x, int r, int c) {
-      return tile(x, tile.row(min(Registers::row_offset(r), last_row)), words[c]).value;
+    with(s, mod, mod, at, scale, [&](const auto& modifier) {
+      replace_scores(s, 0, Registers::kRegRows,
+                     [&](float x, int r, int c) { return modifier(x, r, c).value; });
     });
   }
 
  private:
-  /// Returns the modifier's column tile for this thread's scores.
-  template <class S>
-  ATTILE_DEVICE static auto column_tile(const S& mod, const TileCoord& at, float scale) {
+  /// Returns the block of this thread's scores.
+  ATTILE_DEVICE static ScoreBlock block(const TileCoord& at, float scale) {
     const ScoreIndex first = at.nearest_inside(at.at(Registers::row(0), Registers::col(0)));
-    const ScoreBlock block{first, at.extent, Registers::row_offset(Registers::kRegRows - 1) + 1,
-                           Registers::col_offset(Registers::kRegCols - 1) + 1, scale};
-    return mod.column_tile(block, Math());
+    return {first, at.extent, Registers::row_offset(Registers::kRegRows - 1) + 1,
+            Registers::col_offset(Registers::kRegCols - 1) + 1, scale};
   }
 };
+
+/// Says whether a type is HeldColumns.
+template <class X>
+inline constexpr bool kAreHeldColumns = false;
+template <class Registers, class Word, class Math>
+inline constexpr bool kAreHeldColumns<HeldColumns<Registers, Word, Math>> = true;
 
 /// Points to the words of the diagonals of a thread's scores, in shared memory.
 template <class Word>
@@ -151,10 +180,19 @@ struct DiagonalModifier {
   ATTILE_DEVICE ModifiedScore<float> operator()(float x, int r, int c) const {
     return tile(x, words.template at<Registers>(r, c));
   }
+  /// Calls f(modifier) with the one that has the cheapest tile for raw scores.
+  template <class F>
+  ATTILE_DEVICE void with(Registers& scores, const F& f) const {
+    simplify_given(tile, of_all_rows(scores), [&](const auto& simple) {
+      f(DiagonalModifier<Registers, std::remove_cvref_t<decltype(simple)>, Word>{simple, words});
+    });
+  }
   template <bool>
   ATTILE_DEVICE void apply(Registers& scores) const {
-    replace_scores(scores, 0, Registers::kRegRows,
-                   [&](float s, int r, int c) { return (*this)(s, r, c).value; });
+    with(scores, [&](const auto& modifier) {
+      replace_scores(scores, 0, Registers::kRegRows,
+                     [&](float s, int r, int c) { return modifier(s, r, c).value; });
+    });
   }
 };
 

@@ -127,12 +127,20 @@ class Modifier {
                      [&](float s, int r, int c) { return modifier(s, r, c).value; });
     });
   }
-  /// Returns what becomes of the raw score x in registers (r, c), whose element is given.
-  template <class Element>
-  ATTILE_DEVICE ModifiedScore<float> apply_element(float x, int r, int c, Element element) const {
-    const Group& group = groups_[r / kRows];
-    return group.tile(x, group.tile.row(min(Registers::row_offset(r % kRows), group.last_row)),
-                      group.tile.col(min(Registers::col_offset(c), group.last_col)), element);
+  /// Calls f(modifier) with modifier(x, r, c, element) -> ModifiedScore, for the raw score x in
+  /// registers (r, c) whose element is given. `scores`: their products.
+  template <bool kSimplifies = true, class F>
+  ATTILE_DEVICE void with_elements(Registers& scores, const F& f) const {
+    static_assert(kGroups == 1, "attile::tile::Modifier: elements are given for rows of one head");
+    const auto call = [&](const auto& tile) {
+      f([&](float x, int r, int c, auto element) { return apply_element(tile, x, r, c, element); });
+    };
+    if constexpr (kSimplifies) {
+      simplify_given(groups_[0].tile, ProductsOf<Registers, kRowsAlone<Coord>>{scores, 0, kRows},
+                     call);
+    } else {
+      call(groups_[0].tile);
+    }
   }
 
  private:
@@ -157,6 +165,13 @@ class Modifier {
     const int cols = Registers::col_offset(Registers::kRegCols - 1) + 1;
     return {modifier_of_tile(mod, ScoreBlock{first, coord.extent, rows, cols, scale}, math),
             coord.extent.q_len - 1 - first.row, coord.extent.kv_len - 1 - first.col};
+  }
+  template <class Simple, class Element>
+  ATTILE_DEVICE ModifiedScore<float> apply_element(const Simple& tile, float x, int r, int c,
+                                                   Element element) const {
+    const Group& group = groups_[r / kRows];
+    return tile(x, tile.row(min(Registers::row_offset(r % kRows), group.last_row)),
+                tile.col(min(Registers::col_offset(c), group.last_col)), element);
   }
 
   Array<Group, kGroups> groups_;
@@ -325,12 +340,14 @@ struct ElementModifier {
 
   template <bool, class Registers>
   ATTILE_DEVICE void apply(Registers& scores) const {
-    reader.for_each_pair([&](int r, int i, const auto& pair) {
-      ATTILE_UNROLL
-      for (int e = 0; e < 2; ++e) {
-        float& s = scores.at(r, 2 * i + e);
-        s = modifier.apply_element(s, r, 2 * i + e, pair[e]).value;
-      }
+    modifier.with_elements(scores, [&](const auto& given) {
+      reader.for_each_pair([&](int r, int i, const auto& pair) {
+        ATTILE_UNROLL
+        for (int e = 0; e < 2; ++e) {
+          float& s = scores.at(r, 2 * i + e);
+          s = given(s, r, 2 * i + e, pair[e]).value;
+        }
+      });
     });
   }
 };

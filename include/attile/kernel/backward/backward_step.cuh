@@ -85,14 +85,16 @@ ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex
 
 /// Calls f(modifier) with what applies the score modifier to the raw scores in `s_frag`
 /// (tile::ThreadModifier). With kMasked the last column stands for others. `elements`: those of the
-/// scores (TransposedElements, DiagonalWords), or what tile/modify.cuh has in their place. With
-/// kSimplifies the modifier may ask what the scores have in common (TileModifier).
+/// scores (TransposedElements, DiagonalWords, HeldColumns), or what tile/modify.cuh has in their
+/// place. With kSimplifies the modifier may ask what the scores have in common (TileModifier).
 template <bool kMasked, bool kSimplifies, class Registers, class Params, class Elements, class F>
 ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile::TileCoord& coord,
                                  const Elements& elements, const F& f) {
-  // Above 64 columns there are no registers for what the modifier has prepared.
+  // Above 64 columns there are no registers for what the modifier has prepared, but where what it
+  // reads is given: dP then comes later.
+  constexpr bool kGiven = !std::is_same_v<Elements, tile::NoElements>;
   const auto& mod = [&]() -> const auto& {
-    if constexpr (Params::kColumns <= 64) {
+    if constexpr (kGiven || Params::kColumns <= 64) {
       return p.modifier();
     } else {
       return p.policies.score_mod;
@@ -103,25 +105,34 @@ ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile:
   using Math = tile::MathOf<typename Params::T>;
   if constexpr (tile::kAreDiagonalWords<Elements>) {
     const ScoreBlock block{coord.nearest_inside(coord.at(0, 0)), coord.extent, 1, 1, p.scale};
-    const auto of_tile = p.policies.score_mod.diagonal_tile(block, Math());
+    const auto of_tile = modifier_of_diagonals(mod, p.policies.score_mod, block, Math());
     using Tile = std::remove_const_t<decltype(of_tile)>;
-    f(tile::DiagonalModifier<Registers, Tile, typename Elements::Element>{of_tile, elements});
+    const tile::DiagonalModifier<Registers, Tile, typename Elements::Element> modifier{of_tile,
+                                                                                       elements};
+    if constexpr (kSimplifies) {
+      modifier.with(s_frag, f);
+    } else {
+      f(modifier);
+    }
+  } else if constexpr (tile::kAreHeldColumns<Elements>) {
+    elements.template with<kSimplifies>(s_frag, mod, p.policies.score_mod, coord, p.scale, f);
   } else if constexpr (std::is_same_v<Elements, tile::AppliedElements>) {
     f([](float s, int, int) { return ModifiedScore<float>{s, 1.0f}; });
   } else if constexpr (std::is_same_v<Elements, tile::ColumnElements>) {
-    using ByColumns = tile::ByColumns<S>;
+    using ByColumns = tile::ByColumns<std::remove_cvref_t<decltype(p.policies.score_mod)>>;
     const tile::Modifier<Registers, tile::TileCoord, ByColumns, Math> modifier(
-        coord, ByColumns{mod}, p.scale);
+        coord, ByColumns{p.policies.score_mod}, p.scale);
     modifier.template with<kMasked>(s_frag, [&](const auto& of_thread, int, int) { f(of_thread); });
   } else {
     const tile::Modifier<Registers, tile::TileCoord, S, Math> modifier(coord, mod, p.scale);
-    if constexpr (!std::is_same_v<Elements, tile::NoElements>) {
-      return f([&](float x, int r, int c) {
-        return modifier.apply_element(x, r, c, elements.at(r, c));
+    if constexpr (kGiven) {
+      modifier.template with_elements<kSimplifies>(s_frag, [&](const auto& given) {
+        f([&](float x, int r, int c) { return given(x, r, c, elements.at(r, c)); });
       });
+    } else {
+      modifier.template with<kMasked, kSimplifies>(
+          s_frag, [&](const auto& of_thread, int, int) { f(of_thread); });
     }
-    modifier.template with<kMasked, kSimplifies>(
-        s_frag, [&](const auto& of_thread, int, int) { f(of_thread); });
   }
 }
 

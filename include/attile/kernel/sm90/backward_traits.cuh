@@ -93,19 +93,25 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// What the score modifier reads: with kColumns threads read it for the columns of their scores.
   static constexpr ModifierWords kWords = TuningType::kWords;
   static constexpr bool kReadsColumns = kWords == ModifierWords::kColumns;
-  /// Whether a step has no score modifier, or one that reads columns, and a mask that is an
-  /// interval of each row: its pointwise work then leaves registers for more.
-  static constexpr bool kFastPath = kIsFastPath<P, kReadsColumns>;
+  static constexpr bool kAddsColumns = kReadsColumns && !kNeedsScores<typename P::ScoreModType>;
+  /// Whether a step has no score modifier, or one that adds what it reads for columns, and a mask
+  /// that is an interval of each row: its pointwise work then leaves registers for more.
+  static constexpr bool kFastPath = kIsFastPath<P, kAddsColumns>;
   /// Whether the score modifier has a gradient, and whether that is made of S and dS, not of dS.
   static constexpr bool kModifierGradient = kHasGradient<typename P::ScoreModType>;
   static constexpr bool kGradientOfScores =
       kModifierGradient && kNeedsScores<typename P::ScoreModType>;
   /// Whether P, and the factor of dS beside it, are made before dP is there.
   static constexpr bool kPBeforeDp = kFastPath || !kGradientOfScores;
-  /// Whether dP is not even begun before P is made: above 64 columns a modifier and dropout leave
-  /// no registers for it.
-  static constexpr bool kDpBehindP = kPBeforeDp && !kFastPath && P::DropoutType::kEnabled &&
-                                     !kProductPerWarpgroup && max(D, Dv) > 64;
+  /// Whether a modifier computes something beside what it reads, and that is read ahead.
+  static constexpr bool kComputesAndReads =
+      kNeedsScores<typename P::ScoreModType> &&
+      (kWords != ModifierWords::kNone || TuningType::kElementStages > 0);
+  /// Whether dP is not even begun before P is made: above 64 columns such a modifier, or one beside
+  /// dropout, leaves no registers for it.
+  static constexpr bool kDpBehindP = kPBeforeDp && !kFastPath && !kProductPerWarpgroup &&
+                                     (P::DropoutType::kEnabled || kComputesAndReads) &&
+                                     max(D, Dv) > 64;
   /// Whether P gets the sign of dropout's decision (tile::SignedP), which the factor of dS then
   /// has, too.
   static constexpr bool kSignsP = GroupSampler<typename P::DropoutType::Sampler> && kPBeforeDp &&
@@ -195,9 +201,11 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   using ElementTile =
       tile::PanelTile<kPartRows, Bc, typename ElementTypeOf<typename P::ScoreModType, T>::type>;
   using ElementPipeline = tile::Pipeline<ElementTile, max(kElementStages, 1)>;
-  static_assert(!kReadsColumns || (kFastPath && !kModifierGradient && max(D, Dv) <= 64),
-                "attile::sm90::BackwardTraits: a modifier reads columns up to 64 columns, beside a "
-                "mask that is an interval of each row, and has no gradient then");
+  static_assert(!kReadsColumns || (!kModifierGradient && max(D, Dv) <= (kFastPath ? 64 : 128) &&
+                                   (kFastPath || kNeedsScores<typename P::ScoreModType>)),
+                "attile::sm90::BackwardTraits: a modifier that reads columns has no gradient; one "
+                "with a derivative of 1 is for up to 64 columns and a mask that is an interval of "
+                "each row, another one for up to 128");
   static_assert(!kWritesWords || (kPBeforeDp && kElementStages == 0),
                 "attile::sm90::BackwardTraits: a modifier's words are for one whose gradient does "
                 "not need the scores, and not with tiles of elements");
@@ -236,7 +244,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// 2 would take the same way: D = 128 then spills 4 bytes, and is no faster
   /// (bench/log/tuning-sm90.md).
   static constexpr bool kLog2Lse = kFastPath && !kBeginsAtHalf && !kProductPerWarpgroup;
-  static_assert(!kReadsColumns || kLog2Lse,
+  static_assert(!kReadsColumns || !kFastPath || kLog2Lse,
                 "attile::sm90::BackwardTraits: a modifier's words of columns are for tiles of Bc "
                 "64 or 128");
   /// Whether instead S is made in two sums (tile::TwoSums). At D = 128 there are no registers for

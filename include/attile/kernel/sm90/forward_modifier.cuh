@@ -32,14 +32,17 @@ ATTILE_DEVICE auto tile_modifier(const TmaForwardParams<Traits>& p,
   };
   if constexpr (Traits::kWords == ModifierWords::kColumns) {
     const ScoreBlock scores = block();
-    return tile::ColumnModifier<Scores, typename Traits::WordTile::type, typename Traits::Word>{
-        p.policies.score_mod.column_tile(scores, Math()), smem.words(k_stage),
-        coord.extent.q_len - 1 - scores.first.row};
+    const auto of_columns = modifier_of_columns(p.modifier(), p.policies.score_mod, scores, Math());
+    using Tile = std::remove_const_t<decltype(of_columns)>;
+    return tile::ColumnModifier<Scores, Tile, typename Traits::Word>{
+        of_columns, smem.words(k_stage), coord.extent.q_len - 1 - scores.first.row};
   } else if constexpr (Traits::kWords == ModifierWords::kDiagonals) {
     const int row = part * kWarpgroupRows + Scores::row(0) % kWarpgroupRows;  // in the work tile
-    return tile::DiagonalModifier<Scores, typename Traits::WordTile::type, typename Traits::Word>{
-        p.policies.score_mod.diagonal_tile(block(), Math()),
-        {smem.words(k_stage) + (Traits::kBr - 1 - row + Scores::col(0))}};
+    const auto of_diagonals =
+        modifier_of_diagonals(p.modifier(), p.policies.score_mod, block(), Math());
+    using Tile = std::remove_const_t<decltype(of_diagonals)>;
+    return tile::DiagonalModifier<Scores, Tile, typename Traits::Word>{
+        of_diagonals, {smem.words(k_stage) + (Traits::kBr - 1 - row + Scores::col(0))}};
   } else {
     using S = std::remove_cvref_t<decltype(p.modifier())>;
     return tile::Modifier<Scores, Coord, S, Math>(coord, p.modifier(), scale);

@@ -101,8 +101,15 @@ struct GradientConsumer : ScoreConsumer<Traits> {
       Rows p_dropped_by_rows{p_dropped};
       const tile::TileCoord coord = this->coord(stage, row);
       const float* const lse = smem.statistics(stage.state.stage).lse() + row;
-      probabilities_and_factor(stage.edge, p_dropped_by_rows, s_by_rows, p, coord, lse, frag.keep,
-                               frag.shown, elements);
+      const auto make = [&](const auto& read) {
+        probabilities_and_factor(stage.edge, p_dropped_by_rows, s_by_rows, p, coord, lse, frag.keep,
+                                 frag.shown, read);
+      };
+      if constexpr (Traits::kReadsColumns) {
+        make(frag.columns);
+      } else {
+        make(elements);
+      }
     }
     this->release_elements(part, p_dropped);
     return left_of(p_dropped);
