@@ -116,6 +116,11 @@ const bool kRegistered = [] {
   const Suite suite("sim.sm80", in_large(kSimulatedPolicies + kLearnedPolicies + kSequencePolicies +
                                          kSinkPolicies + kBlockPolicies + kEarlierPolicies +
                                          policies<kHalfBias> + in_full(kForwardOnlyPolicies)));
+  suite.demand(
+      policies<kNone, kCausal, kPrefix, kKeyPadding, kCausalSortedDocument, kBias, kHalfBias,
+               kCausalDropout, kEverything, kLearnedBiasDropout, kOwnLengths, kPackedCausal,
+               kPackedBatches, kSinkEverything, kBlockSparse, kBlockSparseEverything, kPagedWindow,
+               kPagedPackedEverything, kEarlierEverything, kEarlierPaged>);
   suite.both<__half>(
       "128x64", simulated<Large>(),
       in_large(kSimulatedPolicies + kSequencePolicies + kBlockPolicies + policies<kSink>,

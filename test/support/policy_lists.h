@@ -47,6 +47,7 @@
   X(softcap_alibi, kSoftcapAlibi)                    \
   X(dropout, kDropout)                               \
   X(causal_dropout, kCausalDropout)                  \
+  X(half_bias_dropout, kHalfBiasDropout)             \
   X(user, kUser)                                     \
   X(everything, kEverything)                         \
   X(learned, kLearned)                               \
@@ -120,7 +121,7 @@ inline constexpr auto kMaskPolicies =
 inline constexpr auto kModifierPolicies =
     policies<Policy::kPreparedAlibi, Policy::kAlibi, Policy::kFullAlibi, Policy::kSoftcap,
              Policy::kBias, Policy::kHalfBias, Policy::kSoftcapAlibi, Policy::kDropout,
-             Policy::kCausalDropout, Policy::kUser, Policy::kEverything>;
+             Policy::kCausalDropout, Policy::kHalfBiasDropout, Policy::kUser, Policy::kEverything>;
 /// Those that learn: forward they are as the others, so that few executors run that.
 inline constexpr auto kLearnedPolicies =
     policies<Policy::kLearned, Policy::kLearnedDropout, Policy::kLearnedBias,
