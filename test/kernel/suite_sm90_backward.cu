@@ -68,6 +68,9 @@ const bool kRegistered = [] {
                                 in_full(policies<kHalfBias>));
   suite.backward<__nv_bfloat16>("elements192", Elements192{}, in_full(policies<kHalfBias>));
   suite.backward<__half>("elements256", Elements256{}, in_full(policies<kHalfBias>));
+  suite.backward<__nv_bfloat16>("elements128", Elements128{}, in_full(policies<kHalfBiasDropout>));
+  suite.backward<__nv_bfloat16>("diagonals128", Diagonals128{},
+                                in_full(policies<kHalfBiasDropout>));
   suite.backward<__half>("d64", D64{}, in_full(kBlockPolicies));
   suite.backward<__nv_bfloat16>("d128", D128{}, in_full(kBlockPolicies));
   suite.backward<__half>("d256", D256{}, in_full(kBlockPolicies));

@@ -91,6 +91,8 @@ const bool kRegistered = [] {
   suite.forward<__half>("elements128", Elements128{}, in_full(policies<kHalfBias, kSoftcapBias>));
   suite.forward<__half>("elements192", Elements192{}, in_full(policies<kHalfBias>));
   suite.forward<__nv_bfloat16>("elements256", Elements256{}, in_full(policies<kHalfBias>));
+  suite.forward<__half>("elements128", Elements128{}, in_full(policies<kHalfBiasDropout>));
+  suite.forward<__nv_bfloat16>("diagonals128", Diagonals128{}, in_full(policies<kHalfBiasDropout>));
   suite.forward<__half>("many64", Many64{}, in_full(policies<kCausal>));
   suite.forward<__nv_bfloat16>("many96", Many96{}, in_full(policies<kCausal>));
   suite.forward<__half>("many128", Many128{}, in_full(policies<kCausal>));

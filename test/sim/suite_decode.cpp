@@ -16,6 +16,7 @@
 #include "support/fp8_cases.h"
 #include "support/fp8_executor.h"
 #include "support/paged_problem.h"
+#include "support/prepared.h"
 
 namespace {
 
@@ -56,7 +57,8 @@ const std::vector<int> kPageSizes =
 
 using E4m3 = __nv_fp8_e4m3;
 using E5m2 = __nv_fp8_e5m2;
-using Fp32 = Decode<32, 32, OneGroupOfTwo, SplitKind::kFill, SplitDims<64, 40>>;
+using Fp32 = Decode<32, 32, OneGroupOfTwo, SplitKind::kFill, SplitDims<64>>;
+using Fp32D64x40 = Decode<32, 32, OneGroupOfTwo, SplitKind::kFill, SplitDims<64, 40>>;
 
 template <Policy kPolicy>
 using FillCalls = DecodeByTraits<typename KernelsOf<RowsFill, __half, kPolicy>::Forward>;
@@ -123,6 +125,41 @@ void run_falling_offsets(bool fills) {
     if (report.kind == "race" || report.kind == "uninitialised") continue;
     CHECK(report.kind + ": " + report.text == "");
   }
+}
+
+ATTILE_KERNEL void copy_table(Table::value_type* from, Table::value_type* to, int count) {
+  for (int i = attile::arch::thread_index(); i < count; i += 32) to[i] = from[i];
+}
+
+/// A table that the kernel before writes is not read ahead of the wait for that kernel.
+void check_table_of_the_kernel_before() {
+  using Traits = KernelsOf<RowsFill, __half, Policy::kRowIntervals>::Forward;
+  static_assert(Traits::kWarmsUp && Traits::Params::kMayReadEarly);
+  constexpr int kRows = 20, kKeys = 130, kDim = Traits::kD;
+  const Table on_host = host_table(IntervalRows(1, kRows, kKeys, 40).source);
+  const example::DeviceArray<Table::value_type> source(on_host), table(on_host.size());
+  const auto q = filled<__half>(std::size_t{kRows} * kDim, 1.0f);
+  const auto kv = filled<__half>(std::size_t{kKeys} * kDim, 1.0f);
+  const auto o = filled<__half>(std::size_t{kRows} * kDim, 1.0f);
+  const Traits::Args args{
+      .q = attile::bshd<const __half>(q.get(), {.rows = kRows, .heads = 1, .dim = kDim}),
+      .k = attile::bshd<const __half>(kv.get(), {.rows = kKeys, .heads = 1, .dim = kDim}),
+      .v = attile::bshd<const __half>(kv.get(), {.rows = kKeys, .heads = 1, .dim = kDim}),
+      .o = attile::bshd(o.get(), {.rows = kRows, .heads = 1, .dim = kDim}),
+      .batch = 1,
+      .q_heads = 1,
+      .kv_heads = 1,
+      .q_len = kRows,
+      .kv_len = kKeys,
+      .mask = {table.get()},
+      .splits = attile::Splits::fill(),
+  };
+  const DecodeWorkspace workspace(attile::workspace_size<Traits>(args).bytes);
+  workspace.reset();
+  REQUIRE(attile::arch::launch(copy_table, 1, 32, 0, nullptr, source.get(), table.get(),
+                               static_cast<int>(on_host.size())) == cudaSuccess);
+  REQUIRE(attile::forward<Traits>(workspace.get(), workspace.bytes(), args) == cudaSuccess);
+  CHECK(machine_reports() == "");
 }
 
 /// With fixed splits a sequence has the bits that it has alone, also where the mask reads by the
@@ -234,7 +271,16 @@ const bool kRegistered = [] {
     check_far_pages<__half>([](const auto& args) { return attile::forward<OfPages>(args); });
     CHECK(machine_reports() == "");
   });
-  suite.forward<float>("fp32", simulated<Fp32>(), policies<kEarlier> + in_large(policies<kCausal>));
+  suite.forward<float>("fp32", simulated<Fp32>(), policies<kEarlier>);
+  suite.forward<float>("fp32.registers", simulated_case<Fp32>("earlier_dim_64_40"),
+                       policies<kEarlier>);
+  suite.forward<float>("fp32.d64x40", simulated<Fp32D64x40>(), in_large(policies<kCausal>));
+  // More sequences than a warp has lanes; and rows beyond the first 16 of fixed parts of pairs.
+  suite.forward<__half>("many_sequences", simulated_case<RowsFill>("packed_causal_38_sequences"),
+                        policies<kPackedCausal>);
+  suite.forward<__half>("fp8.rows_of_pairs",
+                        simulated_case<Fp8Cache<PairsFixed, E5m2, E4m3>>("packed_causal_heads_8_1"),
+                        policies<kPackedCausal>);
 
   suite.test("earlier_paged", "forward", "parts_are_the_whole", [] {
     const auto run = on_device(
@@ -253,6 +299,8 @@ const bool kRegistered = [] {
   suite.test("packed_causal", "forward", "falling_offsets", [] { run_falling_offsets(false); });
   suite.test("packed_causal", "forward", "falling_offsets_fill", [] { run_falling_offsets(true); });
   suite.test("key_padding", "forward", "bits_beside_padding", check_bits_beside_padding);
+  suite.test("row_intervals", "forward", "table_of_the_kernel_before",
+             check_table_of_the_kernel_before);
 
   using Cached = FillCalls<kCachedCausal>;
   using Paged = FillCalls<kPagedWindow>;

@@ -96,6 +96,10 @@ const bool kRegistered = [] {
       "sim.portable",
       in_large(kSimulatedPolicies + policies<kLearned, kLearnedDropout> + kSequencePolicies +
                kSinkPolicies + kBlockPolicies + kEarlierPolicies + in_full(kForwardOnlyPolicies)));
+  suite.demand(
+      policies<kNone, kCausal, kDocument, kCausalDropout, kEverything, kLearned, kLearnedDropout,
+               kOwnLengths, kPackedCausal, kSinkEverything, kBlockSparse, kBlockSparseEverything,
+               kCachedPackedAlibi, kPagedWindow, kEarlier, kEarlierPaged>);
   suite.both<float>(
       "d64", simulated<Default>(),
       in_large(kSimulatedPolicies + kSequencePolicies + kSinkPolicies + kBlockPolicies,
@@ -138,6 +142,8 @@ const bool kRegistered = [] {
           in_large(policies<kEverything, kCausalSortedDocument, kRowIntervals, kSink>));
   suite.backward<float>("two_pass", simulated<ListedTwoPass>(),
                         policies<kBlockSparseEverything> + in_large(policies<kBlockSparse>));
+  suite.backward<float>("two_pass_of_sequences", simulated_case<TwoPass>("packed_causal_40_24"),
+                        policies<kPackedCausal>);
   suite.test("block_sparse", "forward", "prepared_lists", [] {
     check_prepared_lists<attile::Causal, 128, 64>({}, {2, 3, {300, 250}});
     check_prepared_lists<Gaps, 64, 128>({2}, {1, 1, {130, 64}});

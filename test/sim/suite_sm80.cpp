@@ -117,6 +117,11 @@ const bool kRegistered = [] {
                     in_large(kSimulatedPolicies + kLearnedPolicies + kSequencePolicies +
                              kSinkPolicies + kBlockPolicies + kEarlierPolicies +
                              policies<kHalfBias, kSoftcapBias> + in_full(kForwardOnlyPolicies)));
+  suite.demand(
+      policies<kNone, kCausal, kPrefix, kKeyPadding, kCausalSortedDocument, kBias, kHalfBias,
+               kCausalDropout, kEverything, kLearnedBiasDropout, kOwnLengths, kPackedCausal,
+               kPackedBatches, kSinkEverything, kBlockSparse, kBlockSparseEverything, kPagedWindow,
+               kPagedPackedEverything, kEarlierEverything, kEarlierPaged>);
   suite.both<__half>(
       "128x64", simulated<Large>(),
       in_large(kSimulatedPolicies + kSequencePolicies + kBlockPolicies + policies<kSink>,

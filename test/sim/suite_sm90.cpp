@@ -111,6 +111,8 @@ using Elements96 = ElementsOf<Dims<96>>;
 using Elements192x128 = ElementsOf<Dims<192, 128>>;
 using Elements256 = ElementsOf<Dims<256>>;
 using ElementsInOrder256 = ElementsOf<Dims<256>, attile::DqMode::kInOrder>;
+template <int kD>
+using ElementsAlone = Sm90Executor<Dims<kD>, Sm90DefaultTiles<attile::sm90::TileSet::kElements>>;
 
 // Backward: dQ shared by its rows, and by its columns; above 128 columns each product is one
 // warpgroup's.
@@ -366,6 +368,13 @@ const bool kRegistered = [] {
                              kSinkPolicies + kBlockPolicies + kEarlierPolicies +
                              policies<kHalfBias, kSoftcapBias, kFullAlibi, kPreparedAlibi,
                                       kCachedCausal, kPagedWindow, kPagedPackedEverything>));
+  suite.demand(policies<kNone, kCausal, kWindow, kDocument, kKeyPadding, kCausalSortedDocument,
+                        kRowIntervals, kPreparedAlibi, kBias, kHalfBias, kCausalDropout,
+                        kHalfBiasDropout, kUser, kEverything> +
+               kLearnedPolicies +
+               policies<kBlockSparse, kBlockSparseEverything, kPackedCausal, kPackedBias,
+                        kPaddedEverything, kPackedBatches, kSink, kOwnLengthsSink, kCachedCausal,
+                        kPagedWindow, kEarlier, kEarlierEverything>);
   suite.forward<__half>("128x64", simulated<Two>(kMost),
                         in_large(kSimulatedPolicies + kSequencePolicies + kBlockPolicies +
                                      policies<kSink, kOwnLengthsSink>,
@@ -476,8 +485,8 @@ const bool kRegistered = [] {
   suite.backward<__half>("d96_in_order", simulated<SemaphoreWarps>(kWide / 4),
                          policies<kCausal> + in_large(policies<kPackedCausal>));
   suite.backward<__half>("d256", simulated<Roles256>(kWide),
-                         policies<kNone, kPackedCausal> +
-                             in_large(policies<kLearned, kOwnLengths, kPaddedEverything>));
+                         policies<kNone, kPackedCausal, kLearned> +
+                             in_large(policies<kOwnLengths, kPaddedEverything>));
   suite.backward<__half>("d160x64_in_order", simulated<RolesInOrder>(kWide / 4),
                          policies<kCausal> + in_large(policies<kEverything, kPackedCausal>));
   suite.backward<__half>("d160x64_in_order", simulated<RolesInOrder>(kWide),
@@ -493,6 +502,27 @@ const bool kRegistered = [] {
   suite.backward<__half>("columns_in_order", simulated<ColumnsInOrder>(kMost),
                          in_large(policies<kBlockSparseEverything>));
   suite.backward<__half>("d256", simulated<Roles256>(6e6), in_large(policies<kBlockSparse>));
+  suite.forward<__half>("elements", simulated<ElementsTwo>(kSeveralTiles),
+                        in_large(policies<kHalfBiasDropout>));
+  suite.backward<__nv_bfloat16>("diagonals_d128", simulated<Diagonals128>(kSeveralTiles),
+                                in_large(policies<kHalfBiasDropout>));
+  // More sequences than a warp has lanes, and some of two tiles each, which are a run of them.
+  suite.forward<__half>("many_sequences", simulated_case<Two>("packed_causal_38_sequences"),
+                        policies<kPackedCausal>);
+  suite.forward<__half>("run_of_sequences", simulated_case<Two>("packed_causal_tight_130"),
+                        policies<kPackedCausal>);
+  suite.forward<__half>("many_sequences_of_teams",
+                        simulated_case<CountedTeams>("packed_batches_60_sequences"),
+                        policies<kPackedBatches>);
+  suite.backward<__half>("in_order_of_sequences", simulated_case<InOrder>("packed_causal_40_24"),
+                         policies<kPackedCausal>);
+  // Elements in tiles: each product one warpgroup's, which have several tiles of Q; and dropout.
+  suite.backward<__half>("elements_alone_d256",
+                         simulated_case<ElementsAlone<256>>("half_bias_dim_256"),
+                         policies<kHalfBias>);
+  suite.backward<__half>("elements_alone_d128",
+                         simulated_case<ElementsAlone<128>>("half_bias_dropout_dim_128"),
+                         policies<kHalfBiasDropout>);
   suite.test("block_sparse", "forward", "wrong_lists",
              [] { forward_of_wrong_lists<ListedForward<128, 32, 16>>(300, 250); });
   // Two teams.

@@ -63,6 +63,8 @@ const bool kRegistered = [] {
                     in_large(kSimulatedPolicies + kSequencePolicies + kBlockPolicies +
                              policies<kSink, kOwnLengthsSink, kCachedCausal, kEarlier,
                                       kPreparedAlibi, kPagedWindow, kEarlierEverything>));
+  suite.demand(policies<kNone, kCausal, kWindow, kEverything, kOwnLengths, kPackedCausal, kSink,
+                        kBlockSparse, kCachedCausal, kPagedWindow>);
   suite.forward<__half>("fp8.128x64", simulated<Promoted<E4m3, E4m3, E4m3, Fp8Two>>(kMost),
                         in_large(kSimulatedPolicies + kSequencePolicies + kBlockPolicies +
                                      policies<kSink, kOwnLengthsSink, kCachedCausal, kEarlier>,

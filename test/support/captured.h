@@ -20,12 +20,10 @@ class Captured {
   /// `call`: from the stream to its error.
   template <class Call>
   explicit Captured(const Call& call) {
-    cudaStream_t stream = nullptr;
-    REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
-    REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
-    error = call(stream);
-    REQUIRE(cudaStreamEndCapture(stream, &graph_) == cudaSuccess);
-    REQUIRE(cudaStreamDestroy(stream) == cudaSuccess);
+    const Stream stream;
+    REQUIRE(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeGlobal) == cudaSuccess);
+    error = call(stream.get());
+    REQUIRE(cudaStreamEndCapture(stream.get(), &graph_) == cudaSuccess);
     count_nodes();
     if (kernels + others > 0) REQUIRE(cudaGraphInstantiate(&executable_, graph_, 0) == cudaSuccess);
   }
@@ -44,6 +42,29 @@ class Captured {
   }
 
  private:
+  /// Ends a capture, too, that a failed check has left: a global one would refuse the calls of all
+  /// tests behind it.
+  class Stream {
+   public:
+    Stream() { REQUIRE(cudaStreamCreate(&stream_) == cudaSuccess); }
+    Stream(const Stream&) = delete;
+    Stream& operator=(const Stream&) = delete;
+    ~Stream() {
+      cudaStreamCaptureStatus status{};
+      static_cast<void>(cudaStreamIsCapturing(stream_, &status));
+      if (status != cudaStreamCaptureStatusNone) {
+        cudaGraph_t graph = nullptr;
+        static_cast<void>(cudaStreamEndCapture(stream_, &graph));
+        if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
+      }
+      static_cast<void>(cudaStreamDestroy(stream_));
+    }
+    cudaStream_t get() const { return stream_; }
+
+   private:
+    cudaStream_t stream_ = nullptr;
+  };
+
   void count_nodes() {
     std::size_t count = 0;
     REQUIRE(cudaGraphGetNodes(graph_, nullptr, &count) == cudaSuccess);

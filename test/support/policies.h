@@ -112,6 +112,9 @@ struct CombinationOf<Policy::kDropout> : Combination<PhiloxDropout> {};
 template <>
 struct CombinationOf<Policy::kCausalDropout> : Combination<Causal, PhiloxDropout> {};
 template <>
+struct CombinationOf<Policy::kHalfBiasDropout>
+    : Combination<Causal, attile::AdditiveBias<__half>, PhiloxDropout> {};
+template <>
 struct CombinationOf<Policy::kUser> : Combination<Gaps, Bend> {};
 template <>
 struct CombinationOf<Policy::kEverything>
@@ -440,7 +443,7 @@ class PolicyData {
     const bool has_bias = case_.policy == Policy::kHalfBias ||
                           case_.policy == Policy::kSoftcapBias ||
                           case_.policy == Policy::kPackedBias;
-    if (!has_bias) return 0;
+    if (!has_bias && case_.policy != Policy::kHalfBiasDropout) return 0;
     if (case_.distances) return case_.q_heads * distances();
     const std::int64_t batches = case_.hide ? case_.batch : 1;
     return batches * case_.q_heads * bias_rows() * half_bias_pitch();

@@ -48,6 +48,7 @@
   X(softcap_bias, kSoftcapBias)                      \
   X(dropout, kDropout)                               \
   X(causal_dropout, kCausalDropout)                  \
+  X(half_bias_dropout, kHalfBiasDropout)             \
   X(user, kUser)                                     \
   X(everything, kEverything)                         \
   X(learned, kLearned)                               \
@@ -121,7 +122,8 @@ inline constexpr auto kMaskPolicies =
 inline constexpr auto kModifierPolicies =
     policies<Policy::kPreparedAlibi, Policy::kAlibi, Policy::kFullAlibi, Policy::kSoftcap,
              Policy::kBias, Policy::kHalfBias, Policy::kSoftcapAlibi, Policy::kSoftcapBias,
-             Policy::kDropout, Policy::kCausalDropout, Policy::kUser, Policy::kEverything>;
+             Policy::kDropout, Policy::kCausalDropout, Policy::kHalfBiasDropout, Policy::kUser,
+             Policy::kEverything>;
 /// Those that learn: forward they are as the others, so that few executors run that.
 inline constexpr auto kLearnedPolicies =
     policies<Policy::kLearned, Policy::kLearnedDropout, Policy::kLearnedBias,

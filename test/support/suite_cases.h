@@ -32,6 +32,18 @@ std::string case_faults(Executor& executor, const Case& c) {
   }
 }
 
+/// Whether some row of the case sees a key. Masks that leave each row one at least are not asked.
+constexpr bool sees_a_key(const Case& c) {
+  using enum Policy;
+  if (c.batch == 0 || c.q_len == 0 || c.kv_len == 0 || c.period == 1) return false;
+  const bool is_empty = c.lengths == Lengths::kAllEmpty || c.lengths == Lengths::kNoQueries ||
+                        c.lengths == Lengths::kNoKeys || c.lengths == Lengths::kNoRows;
+  if (has_own_lengths(c.policy) && is_empty) return false;
+  // PolicyData gives the first batch `prefix` keys, and the second one none.
+  const bool pads = c.policy == kKeyPadding || c.policy == kCausalKeyPadding;
+  return !pads || c.prefix > 0 || c.batch > 2;
+}
+
 /// FLOPs of a case, roughly, and a price for each block: what its time goes with.
 inline double cost(const Case& c) {
   const double used = has_own_lengths(c.policy) ? 0.3 : 1.0;  // of the longest rows and keys
@@ -74,8 +86,8 @@ inline std::size_t count_sample(const std::string& entry) {
 
 /// The sample of a kernel that takes so many cases. ATTILE_SUITE_EVERY is for tools under which all
 /// of them would take hours. A kernel has one of `every` cases, or of fewer, so that four remain,
-/// or two where the small sample is built; each kernel of an entry begins at another case, so that
-/// together they run all.
+/// or two where the small sample is built. Each kernel of an entry begins at another case: as many
+/// as `every` run all that they all take, and fewer leave some out.
 inline Sample sample_of(const std::string& entry, std::size_t every, std::size_t taken) {
   if (const char* const every_of_tool = std::getenv("ATTILE_SUITE_EVERY")) {
     return {0, static_cast<std::size_t>(std::max(1, std::atoi(every_of_tool)))};
@@ -114,7 +126,11 @@ class Suite {
   /// program has is a test that fails.
   template <Policy... kPolicies>
   explicit Suite(std::string name, Policies<kPolicies...> must_have) : name_(std::move(name)) {
-    static_cast<void>(must_have);
+    demand(must_have);
+  }
+  /// Adds to `must_have`.
+  template <Policy... kPolicies>
+  void demand(Policies<kPolicies...>) const {
     (demand_policy(name_, name_of(kPolicies)), ...);
   }
 
@@ -175,8 +191,10 @@ class Suite {
     }
     const Sample sample =
         sample_of(name_ + "." + policy + "." + direction, kernel.every, taken.size());
+    bool sees = false;
     for (std::size_t i = sample.begin; i < taken.size(); i += sample.every) {
       const Case& c = *taken[i];
+      sees = sees || sees_a_key(c);
       const auto run = [faults_of = kernel.faults, &c] {
         const std::string faults = faults_of(c);
         INFO(faults);
@@ -184,8 +202,11 @@ class Suite {
       };
       test(policy, direction, prefix + c.name, run, kernel.seconds(c));
     }
-    if (!taken.empty()) return;
-    test(policy, direction, prefix + "no_case", [] { FAIL("the kernel takes no case"); });
+    if (taken.empty()) {
+      test(policy, direction, prefix + "no_case", [] { FAIL("the kernel takes no case"); });
+    } else if (!sees) {
+      test(policy, direction, prefix + "no_key", [] { FAIL("no row of its cases sees a key"); });
+    }
   }
 
   std::string name_;
