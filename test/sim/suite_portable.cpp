@@ -136,7 +136,7 @@ const bool kRegistered = [] {
       "two_pass", simulated<TwoPass>(kLessCost),
       policies<kCausal, kLearned, kPackedCausal> +
           in_large(policies<kEverything, kCausalSortedDocument, kRowIntervals, kSink>));
-  suite.backward<float>("two_pass", simulated<ListedTwoPass>(),
+  suite.backward<float>("two_pass", simulated<ListedTwoPass>(kTestLarge ? kMostCost : kLessCost),
                         policies<kBlockSparseEverything> + in_large(policies<kBlockSparse>));
   suite.test("block_sparse", "forward", "prepared_lists", [] {
     check_prepared_lists<attile::Causal, 128, 64>({}, {2, 3, {300, 250}});
@@ -152,9 +152,10 @@ const bool kRegistered = [] {
     forward_of_wrong_lists<attile::portable::DefaultForwardTraits<Args, 128, 128, 227>>(130, 140);
   });
   suite.test("block_sparse", "backward", "wrong_lists", [] {
-    backward_of_wrong_lists<ListedBackward<attile::DqMode::kAccumulate>>(300, 250);
-    backward_of_wrong_lists<ListedBackward<attile::DqMode::kInOrder>>(300, 250);
-    backward_of_wrong_lists<ListedBackward<attile::DqMode::kTwoPass>>(300, 250);
+    constexpr int kRows = kTestLarge ? 300 : 200, kKeys = kTestLarge ? 250 : 150;
+    backward_of_wrong_lists<ListedBackward<attile::DqMode::kAccumulate>>(kRows, kKeys);
+    backward_of_wrong_lists<ListedBackward<attile::DqMode::kInOrder>>(kRows, kKeys);
+    backward_of_wrong_lists<ListedBackward<attile::DqMode::kTwoPass>>(kRows, kKeys);
   });
   suite.test("learned", "backward", "two_pass.sums_are_refused",
              check_that_sums_are_refused<TwoPass>);
@@ -178,10 +179,13 @@ const bool kRegistered = [] {
   suite.test("paged_window", "forward", "any_cache",
              run_any_cache<KernelsOf<Default, float, kPagedWindow>::Forward>);
   suite.test("earlier", "forward", "parts_are_the_whole", [] {
-    check_parts_of_sequences<float, attile::Uniform, attile::Padded>(
-        on_device([]<class Args>(const Args& args) {
-          return attile::forward<attile::portable::DefaultForwardTraits<Args, 32>>(args);
-        }));
+    const auto run = on_device([]<class Args>(const Args& args) {
+      return attile::forward<attile::portable::DefaultForwardTraits<Args, 32>>(args);
+    });
+    check_parts_of_sequences<float, attile::Padded>(run);
+#if ATTILE_TEST_LARGE
+    check_parts_of_sequences<float, attile::Uniform>(run);
+#endif
     CHECK(machine_reports() == "");
   });
   suite.test("packed_causal", "both", "whose_an_item_is", check_search);
