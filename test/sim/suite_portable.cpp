@@ -68,6 +68,7 @@ void any_table() {
 }
 
 using Blocks = attile::BlockSparse<attile::Causal, 128, 64>;
+constexpr int kListedRows = kTestLarge ? 300 : 200, kListedKeys = kTestLarge ? 250 : 150;
 template <attile::DqMode kMode>
 using ListedBackward =
     attile::portable::DefaultBackwardTraits<attile::BackwardArgs<float, Blocks>, 32, 32, kMode>;
@@ -136,7 +137,7 @@ const bool kRegistered = [] {
       "two_pass", simulated<TwoPass>(kLessCost),
       policies<kCausal, kLearned, kPackedCausal> +
           in_large(policies<kEverything, kCausalSortedDocument, kRowIntervals, kSink>));
-  suite.backward<float>("two_pass", simulated<ListedTwoPass>(kTestLarge ? kMostCost : kLessCost),
+  suite.backward<float>("two_pass", simulated<ListedTwoPass>(),
                         policies<kBlockSparseEverything> + in_large(policies<kBlockSparse>));
   suite.test("block_sparse", "forward", "prepared_lists", [] {
     check_prepared_lists<attile::Causal, 128, 64>({}, {2, 3, {300, 250}});
@@ -148,14 +149,14 @@ const bool kRegistered = [] {
   });
   suite.test("block_sparse", "forward", "wrong_lists", [] {
     using Args = attile::ForwardArgs<float, Blocks>;
-    forward_of_wrong_lists<attile::portable::DefaultForwardTraits<Args, 32>>(300, 250);
+    forward_of_wrong_lists<attile::portable::DefaultForwardTraits<Args, 32>>(kListedRows,
+                                                                             kListedKeys);
     forward_of_wrong_lists<attile::portable::DefaultForwardTraits<Args, 128, 128, 227>>(130, 140);
   });
   suite.test("block_sparse", "backward", "wrong_lists", [] {
-    constexpr int kRows = kTestLarge ? 300 : 200, kKeys = kTestLarge ? 250 : 150;
-    backward_of_wrong_lists<ListedBackward<attile::DqMode::kAccumulate>>(kRows, kKeys);
-    backward_of_wrong_lists<ListedBackward<attile::DqMode::kInOrder>>(kRows, kKeys);
-    backward_of_wrong_lists<ListedBackward<attile::DqMode::kTwoPass>>(kRows, kKeys);
+    backward_of_wrong_lists<ListedBackward<attile::DqMode::kAccumulate>>(kListedRows, kListedKeys);
+    backward_of_wrong_lists<ListedBackward<attile::DqMode::kInOrder>>(kListedRows, kListedKeys);
+    backward_of_wrong_lists<ListedBackward<attile::DqMode::kTwoPass>>(kListedRows, kListedKeys);
   });
   suite.test("learned", "backward", "two_pass.sums_are_refused",
              check_that_sums_are_refused<TwoPass>);
