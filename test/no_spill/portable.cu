@@ -16,8 +16,7 @@ bool named() {
   bool result = forward_kernel<Forward> != nullptr && backward_kv_kernel<InOrder> != nullptr &&
                 portable::backward_q_kernel<TwoPass> != nullptr;
   if constexpr (!ATTILE_TEST_FEW) {
-    result &= backward_kv_kernel<Accumulating> != nullptr &&
-              backward_kv_kernel<TwoPass> != nullptr;
+    result &= backward_kv_kernel<Accumulating> != nullptr && backward_kv_kernel<TwoPass> != nullptr;
   }
   return result;
 }
