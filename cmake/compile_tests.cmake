@@ -227,6 +227,30 @@ function(attile_compile_fail name source)
   set_tests_properties(compile.${name} PROPERTIES LABELS compile TIMEOUT 300)
 endfunction()
 
+# attile_compile_fail_unit(name source...): the same for sources with promises alone, as one
+# translation unit: the compiler goes on behind an error. Each source takes far longer for its
+# headers than for itself; it is in a namespace of its own, behind all headers.
+function(attile_compile_fail_unit name)
+  set(promises)
+  set(headers)
+  set(unit "")
+  foreach(source IN LISTS ARGN)
+    cmake_path(GET source STEM stem)
+    file(STRINGS "${source}" texts REGEX "^// promises: .")
+    list(TRANSFORM texts REPLACE "^// promises: " "")
+    list(APPEND promises ${texts})
+    file(STRINGS "${source}" includes REGEX "^#include <")
+    list(APPEND headers ${includes})
+    string(APPEND unit "namespace ${stem} {\n#include \"${source}\"\n}\n")
+  endforeach()
+  list(REMOVE_DUPLICATES headers)
+  list(JOIN headers "\n" headers)
+  set(file "${CMAKE_CURRENT_BINARY_DIR}/compile_fail/${name}.cu")
+  file(CONFIGURE OUTPUT "${file}" CONTENT "${headers}\n${unit}" @ONLY)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ARGN})
+  attile_compile_fail(${name} "${file}" TEXTS ${promises})
+endfunction()
+
 # The same for a file that carries its texts and errors itself, in lines that begin with
 # `// promises: ` or `// error: `.
 function(attile_compile_fail_file source)

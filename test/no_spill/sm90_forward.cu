@@ -44,7 +44,6 @@ bool compiled() {
   using enum sm90::TileSet;
   using InTeams = ForwardArgs<Bf16, Causal, NoScoreMod, NoDropout, Packed>;
   const bool plain =
-      NamedKernels::kKernel<64, 64, kAny, Bf16, Causal, NoScoreMod, NoDropout> != nullptr &&
       NamedKernels::kKernel<128, 128, kAny, Bf16, Causal, NoScoreMod, NoDropout> != nullptr;
   const bool fp8 = NamedKernels::kKernel<128, 128, kAny, Elements<E4m3, E4m3, E4m3, Bf16>, Causal,
                                          NoScoreMod, NoDropout> != nullptr;

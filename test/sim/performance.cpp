@@ -227,11 +227,13 @@ void forward_moves_well(std::uint64_t most_conflicts) {
 
 TEST_CASE("performance.forward_moves_whole_sectors_and_reads_without_bank_conflicts") {
   forward_moves_well<Forward<float, 64, 99>>(2048);
+  forward_moves_well<Forward<__half, 128, 227>>(3072);
+#if ATTILE_TEST_LARGE
   forward_moves_well<Forward<float, 128, 99>>(1280);
   forward_moves_well<Forward<float, 256, 227>>(4864);
   forward_moves_well<Forward<__half, 64, 99>>(2304);
-  forward_moves_well<Forward<__half, 128, 227>>(3072);
   forward_moves_well<Forward<__half, 256, 99>>(1536);
+#endif
 #if ATTILE_TEST_FULL
   forward_moves_well<Forward<float, 128, 227>>(2560);
   forward_moves_well<Forward<float, 256, 99>>(2048);
@@ -262,10 +264,12 @@ TEST_CASE("performance.backward_moves_whole_sectors_and_reads_without_bank_confl
   using enum attile::DqMode;
   backward_moves_well<Backward<float, 64, 99>>(768);
   backward_moves_well<Backward<float, 64, 99, kInOrder>>(768);
+  backward_moves_well<Backward<__half, 64, 99>>(2048);
+#if ATTILE_TEST_LARGE
   backward_moves_well<Backward<float, 128, 227>>(2304);
   backward_moves_well<Backward<float, 256, 99>>(192);
-  backward_moves_well<Backward<__half, 64, 99>>(2048);
   backward_moves_well<Backward<__half, 128, 99>>(2880);
+#endif
 #if ATTILE_TEST_FULL
   backward_moves_well<Backward<float, 64, 227>>(1536);
   backward_moves_well<Backward<float, 128, 99>>(576);
@@ -290,8 +294,10 @@ TEST_CASE("performance.sm80_fp32_meets_no_bank_twice") {
   using attile::sm80::BackwardTuning;
   using attile::sm80::BackwardTuningValues;
   meets_no_bank_twice(counted_forward<attile::sm80::DefaultForwardTraits<ForwardArgs, 64>>());
+#if ATTILE_TEST_LARGE
   meets_no_bank_twice(counted_forward<attile::sm80::DefaultForwardTraits<ForwardArgs, 256>>());
   meets_no_bank_twice(counted_backward<attile::sm80::DefaultBackwardTraits<BackwardArgs, 128>>());
+#endif
   // P and dS from registers; panels of 16 columns.
   meets_no_bank_twice(
       counted_backward<attile::sm80::BackwardTraits<
@@ -331,12 +337,16 @@ TEST_CASE("performance.fp8_meets_no_bank_twice") {
   using E = attile::Elements<__half, __nv_fp8_e4m3, __nv_fp8_e5m2>;
   using Args = attile::ForwardArgs<E>;
   fp8_moves_well<attile::sm80::DefaultForwardTraits<Args, 64>>();
+#if ATTILE_TEST_LARGE
   fp8_moves_well<attile::sm80::DefaultForwardTraits<Args, 256, 256, 227>>();
   fp8_moves_well<attile::sm80::DefaultDecodeTraits<Args, 32, 32, 227>>();
+#endif
   fp8_moves_well<attile::sm80::DefaultDecodeTraits<Args, 128, 128, 227>>();
   using All = attile::ForwardArgs<
       attile::Elements<__nv_fp8_e4m3, __nv_fp8_e4m3, __nv_fp8_e4m3, __nv_bfloat16>>;
+#if ATTILE_TEST_LARGE
   fp8_moves_well<attile::sm80::DefaultForwardTraits<All, 64>>();
+#endif
   fp8_moves_well<attile::sm80::DefaultForwardTraits<All, 256, 256, 227>>();
 }
 

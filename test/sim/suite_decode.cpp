@@ -336,14 +336,15 @@ const bool kRegistered = [] {
   suite.test("paged_window", "forward", "bits_in_chunks_of_a_window", [] {
     using Fp32Fixed = Decode<32, 32, OneGroupOfTwo, SplitKind::kFixed>;
     using Window = DecodeByTraits<KernelsOf<Fp32Fixed, float, kPagedWindow>::Forward>;
-    check_bits_in_chunks<Window>(1100, 8, 2, 16, [](auto& args) {
+    constexpr int kKvHeads = kTestLarge ? 2 : 1;
+    check_bits_in_chunks<Window>(1100, 4 * kKvHeads, kKvHeads, 16, [](auto& args) {
       set_policies(args);
       args.mask.left = 700;
     });
     CHECK(machine_reports() == "");
   });
   suite.test("cached_causal", "forward", "scratch_memory_stays_ready", [=] {
-    check_workspace_stays_ready<Cached>(24, 900, 0, set);
+    check_workspace_stays_ready<Cached>(kTestLarge ? 24 : 10, 900, 0, set);
     CHECK(machine_reports() == "");
   });
   suite.test("paged_window", "forward", "a_sink_counts_once", [] {

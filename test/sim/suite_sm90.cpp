@@ -586,7 +586,7 @@ const bool kRegistered = [] {
       check_packed_bits<Both>(300, 400, 4, 1);
       check_packed_bits<Both>(300, 400, 4, 2);
     } else {
-      check_packed_bits<Both>(150, 300, 4, 2);
+      check_packed_bits<Both>(100, 200, 4, 2);
     }
     CHECK(machine_reports() == "");
   });

@@ -13,6 +13,7 @@
 
 #include "../../examples/08_train_gpt/model.cuh"
 #include "support/catch.h"
+#include "support/policy_lists.h"
 
 // ---- the part of cuBLAS that the model calls ----------------------------------------------------
 
@@ -133,7 +134,10 @@ TEST_CASE("train_gpt.gradients_are_slopes_of_the_loss") {
   Trained t;
   CHECK(std::abs(t.loss() - std::log(kShape.vocabulary)) < 1);
   t.model.backward();
-  for (std::size_t i = 0; i < t.model.parameters().size(); ++i) {
+  // The gradients of the first layer have passed through the second one, whose code is the same.
+  constexpr std::size_t kOfLayer = 8, kLeftOut = attile_test::kTestLarge ? 0 : kOfLayer;
+  const std::size_t count = t.model.parameters().size() - kLeftOut;
+  for (std::size_t i = 0; i < count; ++i) {
     const Parameter<float>& p = *t.model.parameters()[i];
     const std::vector<float> weights = p.w.download(), gradient = p.gradient.download();
     double squared = 0;
@@ -160,7 +164,7 @@ TEST_CASE("train_gpt.updates_are_adamw's") {
   std::vector<double> m(weights.size()), v(weights.size());
   std::vector<double> expected(weights.begin(), weights.end());
   double first_loss = 0, last_loss = 0;
-  for (int step = 1; step <= 3; ++step) {
+  for (int step = 1; step <= (attile_test::kTestLarge ? 3 : 2); ++step) {
     last_loss = t.loss();
     if (step == 1) first_loss = last_loss;
     t.model.backward();
