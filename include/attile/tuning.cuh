@@ -141,7 +141,7 @@ struct Sm90Forward {
   static constexpr bool kComputesAndReads =
       kNeedsScores<S> && (kWords != sm90::ModifierWords::kNone || has_elements(kTileSet));
   static constexpr bool kSmallBc = kEdges || kFewKeys || (kComputesAndReads && max(D, Dv) <= 96);
-  /// With dropout, or beside words, long rows take 0.93 to 0.97 of the time in the tiles of rows
+  /// With dropout, or beside words, long rows take 0.91 to 0.97 of the time in the tiles of rows
   /// that see all keys, above 96 columns, where those are others (H200,
   /// bench/log/tuning-policies.md).
   static constexpr TileSet kFastSet = [] {
