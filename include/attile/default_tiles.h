@@ -148,7 +148,7 @@ inline constexpr bool kHasElementTiles = [] {
   using S = typename Args::ScoreModType;
   if constexpr (kHasElements<S, StandardMath> && requires(const S& mod) { mod.elements(); }) {
     using Element = std::remove_cvref_t<decltype(*std::declval<const S&>().elements().data)>;
-    return Args::SequencesType::kUniform && !BlockListMask<typename Args::MaskType> &&
+    return !kIsPaged<typename Args::SequencesType> && !BlockListMask<typename Args::MaskType> &&
            !Args::Elements::kAllFp8 && sizeof(typename Args::ElementType) == 2 &&
            sizeof(Element) == 2;
   }

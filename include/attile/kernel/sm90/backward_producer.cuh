@@ -59,7 +59,7 @@ class PartElements {
 
  private:
   ATTILE_DEVICE void load_parts(WorkTile at, int head, int row0, int begin, int end) {
-    if constexpr (Traits::kElementStages > 0) {
+    if constexpr (Traits::kElementStages > 0 && !Traits::kCopiesElements) {
       at.head = head;
       ATTILE_UNROLL
       for (int part = begin; part < end; ++part) {
@@ -75,6 +75,24 @@ class PartElements {
   typename Traits::ElementPipeline::State state_;
   int head_ = -1, row0_ = 0;  // of the tile before
 };
+
+/// Loads the elements of the parts of each tile of Q no further than the sequence goes.
+/// Scope    all lanes of a warp, with kCopiesElements.
+template <class Traits>
+ATTILE_DEVICE void copy_part_elements(const TmaBackwardParams<Traits>& p, int kv_block,
+                                      const BackwardMemory<Traits>& smem) {
+  const WorkTile kv = kv_work_tile(p, kv_block);
+  typename Traits::ElementPipeline::State state;
+  ATTILE_UNROLL_BY(1)
+  for (QTileLoop<Traits> loop(p, kv_block, kv); loop.more(); loop.advance()) {
+    WorkTile at = loop.tile(kv);
+    ATTILE_UNROLL_BY(1)
+    for (int part = 0; part < Traits::kParts; ++part, at.row0 += Traits::kPartRows) {
+      p.elements.load_within(p, smem.elements(), state, at, at.kv_tile() * Traits::kBc);
+      state.advance();
+    }
+  }
+}
 
 /// Writes the score modifier's words of the diagonals of a tile of rows and its kv block.
 /// Scope    all lanes of a warp, with kWritesWords.
@@ -297,6 +315,10 @@ template <class Traits>
 ATTILE_DEVICE void produce(const TmaBackwardParams<Traits>& p, int kv_block,
                            const BackwardMemory<Traits>& smem) {
   const int warp = arch::uniform(arch::thread_index() % arch::kWarpgroupSize / arch::kWarpSize);
+  if constexpr (Traits::kCopiesElements) {
+    if (Traits::kZeroFillsInPass && warp == 3) zero_fill_dq(p, kv_block, smem);
+    if (warp == 3) return copy_part_elements(p, kv_block, smem);
+  }
   if (Traits::kZeroFillsInPass && warp == 3) return zero_fill_dq(p, kv_block, smem);
   const bool acquires = Traits::kDqMode == DqMode::kInOrder && warp == 3;
   const bool first_lane = arch::thread_index() % arch::kWarpSize == 0;
