@@ -22,7 +22,7 @@ POLICIES = {"": "Plain", "dropout": "Dropout", "softcap": "Softcap", "alibi": "A
             "prefix": "Prefix", "parity": "Parity", "bias": "Bias",
             "bias_hrc_dropout": "BiasDropout", "learned_bias": "LearnedBias",
             "key_padding": "KeyPadding", "blocks": "Blocks", "sink": "Sink", "earlier": "Earlier",
-            "packed": "Packed", "packed_documents": "PackedDocuments",
+            "packed": "Packed", "packed_bias": "PackedBias", "packed_documents": "PackedDocuments",
             "cached": "Cached", "cached_tree": "CachedTree", "paged": "Paged",
             "paged_packed": "PagedPacked"}
 
