@@ -181,8 +181,10 @@ constexpr Sm80ForwardTiles sm80_modifier_forward_tiles(int dim, int shared_kb, T
 }
 
 /// Returns the tiles of the sm90 forward kernel that has tiles of a modifier's elements, too.
-/// `small_bc`: see below.
-constexpr Sm90Tiles sm90_element_forward_tiles(int dim, bool small_bc) {
+/// `small_bc`: see below. `uniform`: whether all sequences have one length. Else the producer takes
+/// registers (H200, 2026-11-27, bench/log/tuning-policies.md).
+constexpr Sm90Tiles sm90_element_forward_tiles(int dim, bool small_bc, bool uniform) {
+  if (dim <= 64 && !uniform) return small_bc ? Sm90Tiles{192, 96, 3, 2} : Sm90Tiles{128, 128, 3, 2};
   if (dim <= 64) return small_bc ? Sm90Tiles{192, 64, 4, 2} : Sm90Tiles{192, 128, 2, 1};
   if (dim <= 96) return {192, 64, 3, 2};
   if (dim <= 128) return {128, 128, 2, 1};
