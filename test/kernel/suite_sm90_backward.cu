@@ -67,8 +67,7 @@ const bool kRegistered = [] {
   suite.backward<__nv_bfloat16>("columns_in_order64", ColumnsInOrder64{},
                                 in_full(policies<kHalfBias>));
   suite.backward<__nv_bfloat16>("elements192", Elements192{}, in_full(policies<kHalfBias>));
-  suite.backward<__half>("elements256", Elements256{},
-                         in_full(policies<kHalfBias, kPackedBias>));
+  suite.backward<__half>("elements256", Elements256{}, in_full(policies<kHalfBias, kPackedBias>));
   suite.backward<__half>("d64", D64{}, in_full(kBlockPolicies));
   suite.backward<__nv_bfloat16>("d128", D128{}, in_full(kBlockPolicies));
   suite.backward<__half>("d256", D256{}, in_full(kBlockPolicies));

@@ -96,8 +96,8 @@ void Machine::arrive_at(Block& block, const void* address, std::int64_t bytes, c
   end_phase_if_over(barrier);
 }
 
-/// Here all copies that the thread has begun, also those of no group, have landed by then: who waits
-/// for the phase is told of them as of writes of the thread.
+/// Here all copies that the thread has begun, also those of no group, have landed by then: who
+/// waits for the phase is told of them as of writes of the thread.
 void Machine::arrive_behind_copies(const void* address, const void* pc) {
   land_groups_before(current_->groups + 1);
   arrive_at(*current_->block, address, 0, pc);

@@ -441,8 +441,8 @@ class PolicyData {
     const std::int64_t batches = case_.hide ? case_.batch : 1;
     return batches * case_.q_heads * bias_rows() * half_bias_pitch();
   }
-  /// The elements of a bias of the scores of packed sequences end with the last score that is there,
-  /// and not with the bounds of lengths.
+  /// The elements of a bias of the scores of packed sequences end with the last score that is
+  /// there, and not with the bounds of lengths.
   std::int64_t packed_bias_end() const {
     std::int64_t end = 0;
     for (int b = 0; b < case_.batch; ++b) {

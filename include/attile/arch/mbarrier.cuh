@@ -93,8 +93,7 @@ ATTILE_DEVICE void mbarrier_arrive_expect(Mbarrier* barrier, int bytes) {
 /// `mbarrier_init` counts.
 ATTILE_DEVICE void mbarrier_arrive_behind_copies(Mbarrier* barrier) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(
-                   shared_address(barrier))
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
                : "memory");
 #else
   trap();

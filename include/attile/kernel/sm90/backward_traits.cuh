@@ -122,8 +122,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr bool kCopiesElements = kElementStages > 0 && !P::SequencesType::kUniform;
   /// Registers of a producer thread. Warps that add staged dQ in order (kBulkDq), of which there
   /// are some on the fast path only, need more than 24, which the consumers then lack. With block
-  /// lists the search for the block that adds before (DqOrder::nearest_seen) takes 40, and words, or a
-  /// warp for elements, as many as there are.
+  /// lists the search for the block that adds before (DqOrder::nearest_seen) takes 40, and words,
+  /// or a warp for elements, as many as there are.
   static constexpr int kProducerRegisters = [] {
     constexpr bool kInOrder = kMode == DqMode::kInOrder;
     constexpr bool kLooks = kInOrder && BlockListMask<typename P::MaskType>;

@@ -25,8 +25,8 @@ namespace attile::sm90 {
 
 /// Describes a score modifier's elements as TMA addresses them, and the box of them that fills one
 /// panel of a tile: an axis that they are repeated along has one element. Where sequences have
-/// lengths of their own (kUniform false) the other axes have several, so that neither bounds nor the
-/// number of sequences say whether TMA can address them.
+/// lengths of their own (kUniform false) the other axes have several, so that neither bounds nor
+/// the number of sequences say whether TMA can address them.
 template <class Tile, bool kUniform, class T>
 arch::BoxedTensor boxed_elements(const ElementTensor<T>& x, const ScoreShape& shape) {
   constexpr int kBytes = sizeof(T), kLeast = kUniform ? 0 : 2;
@@ -36,8 +36,7 @@ arch::BoxedTensor boxed_elements(const ElementTensor<T>& x, const ScoreShape& sh
   };
   return {x.data,
           {shape.extent.kv_len, 1, max(shape.extent.q_len, kLeast),
-           count(x.head_stride, shape.heads),
-           count(x.batch_stride, shape.batch)},
+           count(x.head_stride, shape.heads), count(x.batch_stride, shape.batch)},
           {x.col_stride * kBytes, 16, x.row_stride * kBytes, x.head_stride * kBytes,
            x.batch_stride * kBytes},
           {Tile::Layout::kPanelColumns, 1, Tile::kRows, 1, 1}};
@@ -76,8 +75,8 @@ struct ElementMap {
     load_box(pipeline, state, at, key0);
   }
   /// Does the same where sequences have lengths of their own: rows and keys beyond these are not
-  /// read, and memory need not be there. A tile that lies wholly within the sequence comes as a box,
-  /// and any other one by copies of the lanes, which end where the sequence does.
+  /// read, and memory need not be there. A tile that lies wholly within the sequence comes as a
+  /// box, and any other one by copies of the lanes, which end where the sequence does.
   /// Scope    all lanes of a warp, each of which the pipeline counts as a producer.
   template <class Params, class Pipeline>
   ATTILE_DEVICE void load_within(const Params& p, const Pipeline& pipeline,

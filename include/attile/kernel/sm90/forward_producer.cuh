@@ -21,10 +21,11 @@
 // score modifier, if TMA copies these, or a warp for the modifier's words (ModifierWords) or for
 // dropout's columns. Each goes through the block's work tiles by itself; with kHasScheduler, which
 // excludes dropout's columns, one more warp makes these (dynamic_schedule.cuh), which beside words
-// loads Q, too, while beside elements, which then a warp copies, K and V have one thread. With V in fp8 warp 0 loads both K and V, and warp 1, and warp 3 where
-// no scheduler runs, transpose V; but where that has been done ahead of the kernel V is loaded as
-// in 16 bits (fp8_v_producer.cuh). With two teams each has two warps: one loads K and V and writes
-// words, the other one makes the work tiles and loads Q.
+// loads Q, too, while beside elements, which then a warp copies, K and V have one thread. With V in
+// fp8 warp 0 loads both K and V, and warp 1, and warp 3 where no scheduler runs, transpose V; but
+// where that has been done ahead of the kernel V is loaded as in 16 bits (fp8_v_producer.cuh). With
+// two teams each has two warps: one loads K and V and writes words, the other one makes the work
+// tiles and loads Q.
 
 namespace attile::sm90 {
 
@@ -207,8 +208,8 @@ ATTILE_DEVICE void load_elements(const TmaForwardParams<Traits>& p, int block,
   }
 }
 
-/// Does so for the rows of all consumers, tile by tile, no further than a sequence goes. A lane holds for one
-/// consumer which tiles its rows see, and how many it has got.
+/// Does so for the rows of all consumers, tile by tile, no further than a sequence goes. A lane
+/// holds for one consumer which tiles its rows see, and how many it has got.
 /// Scope    all lanes of a warp, with kCopiesElements.
 template <class Traits>
 ATTILE_DEVICE void copy_elements(const TmaForwardParams<Traits>& p, int block,
@@ -220,7 +221,7 @@ ATTILE_DEVICE void copy_elements(const TmaForwardParams<Traits>& p, int block,
   auto schedule = schedule_of_thread(p, block, smem, arch::kWarpSize);
   for (; schedule.more(); schedule.next(), ++number) {
     const WorkTile& at = schedule.tile();
-    if constexpr (Traits::kHasScheduler) schedule.allow_next();
+    schedule.allow_next();
     const TileRange own_range =
         ConsumerRows<Traits>(p, at, consumer_part<Traits>(own, number)).kv_tiles;
     ATTILE_UNROLL_BY(1)
@@ -320,9 +321,7 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
   if constexpr (Traits::kHasScheduler) {
     if (thread >= 3 * arch::kWarpSize) run_scheduler(p, block, smem, [](const WorkTile&) {});
   }
-  if constexpr (Traits::kCopiesElements && !Traits::kHasScheduler) {
-    if (thread >= 3 * arch::kWarpSize) copy_elements(p, block, smem);
-  } else if constexpr (Traits::kElementStages > 0 && !Traits::kCopiesElements) {
+  if constexpr (Traits::kElementStages > 0 && !Traits::kCopiesElements) {
     const int warpgroup = q_warpgroup - arch::kWarpSize;
     if (0 <= warpgroup && warpgroup < Traits::kConsumers) load_elements(p, block, smem, warpgroup);
   }

@@ -158,16 +158,15 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr bool kHasScheduler = !P::SequencesType::kUniform || TuningType::kCounts;
   /// Whether the thread that loads K loads V, too: a block has two warps for each team, and with
   /// lengths of their own one for elements.
-  static constexpr bool kLoadsKvTogether = kTeams > 1 || (kCopiesElements && kHasScheduler);
+  static constexpr bool kLoadsKvTogether = kTeams > 1 || kCopiesElements;
   /// The most tiles of K that a consumer skips while it holds V of the tile before them. With more,
   /// consumers could wait for each other for ever (docs/deadlock.md, rule 2).
-  static constexpr int kMaxSkipped =
-      kOrdersConsumers || kLoadsKvTogether ? kStages - 1 : kStages;
+  static constexpr int kMaxSkipped = kOrdersConsumers || kLoadsKvTogether ? kStages - 1 : kStages;
   /// One warpgroup's tile of the score modifier's elements, and its pipeline.
-  static_assert(
-      kElementStages == 0 || (!kIsPaged<typename P::SequencesType> && !kPacksHeads && !kFp8Values),
-      "attile::sm90::ForwardTraits: tiles of a modifier's elements are for rows of one head, inputs "
-      "of 16 bits and keys that do not lie in pages");
+  static_assert(kElementStages == 0 ||
+                    (!kIsPaged<typename P::SequencesType> && !kPacksHeads && !kFp8Values),
+                "attile::sm90::ForwardTraits: tiles of a modifier's elements are for rows of one "
+                "head, V of 16 bits and keys that do not lie in pages");
   using ElementTile = tile::PanelTile<kWarpgroupRows, Bc,
                                       typename ElementTypeOf<typename P::ScoreModType, T>::type>;
   using ElementPipeline = tile::Pipeline<ElementTile, max(kElementStages, 1)>;
@@ -305,17 +304,16 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// How many of them load K: all with teams and words, which they write beside it.
   static constexpr bool kWordsByKeyLanes = kTeams > 1 && kWords != ModifierWords::kNone;
   static constexpr int kKeyLanes = kWordsByKeyLanes ? arch::kWarpSize : kKvLanes;
-  /// How many load Q of a work tile that the scheduler has made, or in its place write words.
+  /// How many load Q of a work tile that the scheduler has made, or in its place write words, and
+  /// how many copy elements.
   static constexpr int kOtherReaders =
       kWords != ModifierWords::kNone
           ? arch::kWarpSize
           : kConsumers + (kCopiesElements ? static_cast<int>(arch::kWarpSize) : 0);
   /// The threads that read each work tile of the scheduler, which are the arrivals of
   /// work_tile_empty, and the barriers of it. V in fp8 is loaded by the threads that load K.
-  static constexpr int kScheduleReaders = kTeams > 1
-                                              ? kKeyLanes
-                                              : (kFp8Values || kLoadsKvTogether ? 1 : 2) * kKvLanes +
-                                                    kOtherReaders;
+  static constexpr int kKvReaders = (kFp8Values || kLoadsKvTogether ? 1 : 2) * kKvLanes;
+  static constexpr int kScheduleReaders = kTeams > 1 ? kKeyLanes : kKvReaders + kOtherReaders;
   static constexpr int kScheduleBarriers = kHasScheduler ? 2 : 0;
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
   static constexpr int kPipelineBarriers =
