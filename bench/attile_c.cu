@@ -152,6 +152,7 @@ using Blocks = attile::Policies<attile::BlockSparse<Mask>>;
 #endif
 #if __has_include(<attile/core/packed.h>)
 using Packed = attile::Policies<Mask, attile::Packed>;
+using PackedBias = attile::Policies<Mask, attile::Packed, attile::AdditiveBias<T>>;
 #endif
 #if __has_include(<attile/core/packed_batches.h>)
 using PackedDocuments = attile::Policies<Mask, attile::PackedBatches>;

@@ -23,7 +23,7 @@ POLICIES = {"": "Plain", "dropout": "Dropout", "softcap": "Softcap", "alibi": "A
             "bias_hrc_dropout": "BiasDropout", "softcap_bias": "SoftcapBias",
             "learned_bias": "LearnedBias",
             "key_padding": "KeyPadding", "blocks": "Blocks", "sink": "Sink", "earlier": "Earlier",
-            "packed": "Packed", "packed_documents": "PackedDocuments",
+            "packed": "Packed", "packed_bias": "PackedBias", "packed_documents": "PackedDocuments",
             "cached": "Cached", "cached_tree": "CachedTree", "paged": "Paged",
             "paged_packed": "PagedPacked"}
 

@@ -146,7 +146,9 @@ class Cell:
     def kernel(self, direction, in_order=False):
         """`in_order` means backward alone."""
         in_order = in_order and direction == "backward"
-        policy = "packed" if self.lengths else KERNEL_POLICIES.get(self.policy, self.policy)
+        policy = KERNEL_POLICIES.get(self.policy, self.policy)
+        if self.lengths:
+            policy = f"packed_{policy}" if policy else "packed"
         return Kernel(self.d, self.dv, self.dtype, self.mask, direction, in_order, policy)
 
     def kernels(self, direction, in_order=False):
@@ -276,7 +278,7 @@ def log_uniform_lengths(count, shortest, longest):
 def _varlen():
     """Packed sequences: of equal lengths, which dense tensors hold as well, and of others; a dense
     cell of 64 rows for the many short ones. And the same packed sequences with bounds four times
-    too large, also of query heads that share keys."""
+    too large, also of query heads that share keys, and some with a bias."""
     def cell(batch, length, lengths=(), q_heads=16, kv_heads=16, bound=1):
         return Cell("varlen", batch, q_heads, kv_heads, length, 128, 128, "bf16", "causal",
                     flex=False, lengths=lengths, bound=bound)
@@ -287,6 +289,9 @@ def _varlen():
     mixed = log_uniform_lengths(34, 128, 8192)
     cells += [cell(len(mixed), max(mixed), mixed), cell(8192, 64), cell(8192, 34, (34,) * 8192)]
     cells += [cell(len(mixed), max(mixed), mixed, bound=4), cell(4, 4096, (4096,) * 4, bound=4)]
+    cells += [dataclasses.replace(packed, policy="bias_hrc") for packed in
+              (cell(16, 1024, (1024,) * 16), cell(4, 4096, (4096,) * 4),
+               cell(len(mixed), max(mixed), mixed))]
     short = log_uniform_lengths(34, 64, 8192)
     return cells + [cell(len(short), max(short), short, q_heads, 2, bound)
                     for q_heads in (14, 16) for bound in (1, 4)]

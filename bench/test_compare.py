@@ -204,14 +204,15 @@ class Cells(unittest.TestCase):
             equal = min(cell.lengths) == cell.length
             self.assertEqual("dense" in cell.modes("backward", True), equal)
             policies = {kernel.policy for kernel in cell.kernels("backward")}
-            self.assertEqual(policies, {"packed", ""} if equal else {"packed"})
+            own = {"packed_bias", "packed"} if cell.policy else {"packed"}
+            self.assertEqual(policies, own | ({"bias" if cell.policy else ""} if equal else set()))
             dense = cell.as_beside("dense")
             self.assertEqual(dense.flops("forward") == cell.flops("forward"), equal)
         equal = [cell for cell in packed if "dense" in cell.beside and cell.bound == 1]
         self.assertEqual({(cell.batch, cell.length) for cell in equal},
                          {(16, 1024), (4, 4096), (1, 16384), (512, 128), (8192, 34)})
         mixed, = (cell for cell in packed if cell not in equal and cell.bound == 1
-                  and cell.q_heads == cell.kv_heads)
+                  and cell.q_heads == cell.kv_heads and not cell.policy)
         self.assertEqual(mixed.batch, 34)
         self.assertTrue(128 <= min(mixed.lengths) and mixed.length <= 8192)
         self.assertNotEqual(list(mixed.lengths), sorted(mixed.lengths))

@@ -148,7 +148,7 @@ inline constexpr bool kHasElementTiles = [] {
   using S = typename Args::ScoreModType;
   if constexpr (kHasElements<S, StandardMath> && requires(const S& mod) { mod.elements(); }) {
     using Element = std::remove_cvref_t<decltype(*std::declval<const S&>().elements().data)>;
-    return Args::SequencesType::kUniform && !BlockListMask<typename Args::MaskType> &&
+    return !kIsPaged<typename Args::SequencesType> && !BlockListMask<typename Args::MaskType> &&
            !Args::Elements::kAllFp8 && sizeof(typename Args::ElementType) == 2 &&
            sizeof(Element) == 2;
   }
@@ -181,9 +181,17 @@ constexpr Sm80ForwardTiles sm80_modifier_forward_tiles(int dim, int shared_kb, T
 }
 
 /// Returns the tiles of the sm90 forward kernel that has tiles of a modifier's elements, too.
-/// `small_bc`: see below. `computes`: the modifier does more than to add its elements.
-constexpr Sm90Tiles sm90_element_forward_tiles(int dim, bool small_bc, bool computes) {
-  if (dim <= 64) return small_bc ? Sm90Tiles{192, 64, 4, 2} : Sm90Tiles{192, 128, 2, 1};
+/// `small_bc`: see below. `uniform`: whether all sequences have one length. Else the producer takes
+/// registers (H200, 2026-11-27, bench/log/tuning-policies.md). `computes`: the modifier does more
+/// than to add its elements.
+constexpr Sm90Tiles sm90_element_forward_tiles(int dim, bool small_bc, bool uniform,
+                                               bool computes) {
+  if (dim <= 64 && !uniform && !computes) {
+    return small_bc ? Sm90Tiles{192, 96, 3, 2} : Sm90Tiles{128, 128, 3, 2};
+  }
+  if (dim <= 64) {
+    return small_bc || !uniform ? Sm90Tiles{192, 64, 4, 2} : Sm90Tiles{192, 128, 2, 1};
+  }
   if (dim <= 96) return {192, 64, 3, 2};
   if (dim <= 128 && computes) return small_bc ? Sm90Tiles{128, 64, 3, 2} : Sm90Tiles{128, 96, 2, 2};
   if (dim <= 128) return {128, 128, 2, 1};

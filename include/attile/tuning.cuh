@@ -178,7 +178,8 @@ struct Sm90Forward {
       : BlockListMask<M>
           ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast, Args::DropoutType::kEnabled,
                                                 fitting_rows<M>(192), kTeams))
-      : has_elements(kTileSet) ? sm90_element_forward_tiles(max(D, Dv), kSmallBc, kComputesAndReads)
+      : has_elements(kTileSet)
+          ? sm90_element_forward_tiles(max(D, Dv), kSmallBc, Seqs::kUniform, kComputesAndReads)
       : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kFastSet, kTeams)
       : kMasked                ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>, kTeams)
                                : sm90_general_forward_tiles(max(D, Dv));

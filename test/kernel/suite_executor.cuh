@@ -212,7 +212,8 @@ bool runs_on_sm90(Kernel kernel, const typename Traits::Args& args) {
                     requires Traits::kElementStages >
                     0;
                   }) {
-      const bool no_keys = args.batch == 0 || args.q_len == 0 || args.kv_len == 0;
+      const attile::Extent longest = attile::longest_lengths(args);
+      const bool no_keys = args.batch == 0 || longest.q_len == 0 || longest.kv_len == 0;
       wanted = wanted && (no_keys || sm90_addresses_elements(args.score_mod.elements()));
     }
     if constexpr (requires { Traits::kWords; }) {

@@ -52,11 +52,12 @@ const bool kRegistered = [] {
                                             policies<kLearned, kLearnedBias>,
                                         policies<kEverything>));
   suite.backward<__half>("elements64", Elements64{},
-                         policies<kSoftcapBias> + in_full(policies<kHalfBias>));
-  suite.backward<__nv_bfloat16>("elements128", Elements128{},
-                                in_full(policies<kHalfBias, kSoftcapBias>));
+                         policies<kSoftcapBias, kPackedBias> + in_full(policies<kHalfBias>));
+  suite.backward<__nv_bfloat16>(
+      "elements128", Elements128{},
+      policies<kPackedBias> + in_full(policies<kHalfBias, kSoftcapBias, kHalfBiasDropout>));
   suite.backward<__half>("elements_in_order128", ElementsInOrder128{},
-                         in_full(policies<kHalfBias>));
+                         in_full(policies<kHalfBias, kPackedBias>));
   suite.backward<__half>("elements96", Elements96{}, in_full(policies<kHalfBias>));
   suite.backward<__half>("columns64", Columns64{},
                          policies<kPackedBias> + in_full(policies<kBias>, policies<kHalfBias>));
@@ -67,8 +68,7 @@ const bool kRegistered = [] {
   suite.backward<__nv_bfloat16>("columns_in_order64", ColumnsInOrder64{},
                                 in_full(policies<kHalfBias>));
   suite.backward<__nv_bfloat16>("elements192", Elements192{}, in_full(policies<kHalfBias>));
-  suite.backward<__half>("elements256", Elements256{}, in_full(policies<kHalfBias>));
-  suite.backward<__nv_bfloat16>("elements128", Elements128{}, in_full(policies<kHalfBiasDropout>));
+  suite.backward<__half>("elements256", Elements256{}, in_full(policies<kHalfBias, kPackedBias>));
   suite.backward<__nv_bfloat16>("diagonals128", Diagonals128{},
                                 in_full(policies<kHalfBiasDropout>));
   suite.backward<__half>("d64", D64{}, in_full(kBlockPolicies));

@@ -74,7 +74,7 @@ const bool kRegistered = [] {
   suite.forward<__half>("packed64", Packed64{},
                         in_full(policies<kNone, kEverything, kSink, kEarlier>));
   suite.forward<__nv_bfloat16>("packed64", Packed64{}, in_full(policies<kCausal, kWindow>));
-  suite.forward<__half>("elements64", Elements64{}, policies<kHalfBias, kSoftcapBias>);
+  suite.forward<__half>("elements64", Elements64{}, policies<kHalfBias, kSoftcapBias, kPackedBias>);
   suite.forward<__half>(
       "columns64", Columns64{},
       policies<kPackedBias> +
@@ -87,11 +87,14 @@ const bool kRegistered = [] {
   suite.forward<__half>("long_columns64", LongColumns64{}, in_full(policies<kBias>));
   suite.forward<__nv_bfloat16>("columns128", Columns128{},
                                policies<kPackedBias> + in_full(policies<kBias, kHalfBias>));
-  suite.forward<__nv_bfloat16>("elements96", Elements96{}, in_full(policies<kHalfBias>));
-  suite.forward<__half>("elements128", Elements128{}, in_full(policies<kHalfBias, kSoftcapBias>));
+  suite.forward<__nv_bfloat16>("elements96", Elements96{},
+                               in_full(policies<kHalfBias, kPackedBias>));
+  suite.forward<__half>(
+      "elements128", Elements128{},
+      policies<kPackedBias> + in_full(policies<kHalfBias, kSoftcapBias, kHalfBiasDropout>));
   suite.forward<__half>("elements192", Elements192{}, in_full(policies<kHalfBias>));
-  suite.forward<__nv_bfloat16>("elements256", Elements256{}, in_full(policies<kHalfBias>));
-  suite.forward<__half>("elements128", Elements128{}, in_full(policies<kHalfBiasDropout>));
+  suite.forward<__nv_bfloat16>("elements256", Elements256{},
+                               in_full(policies<kHalfBias, kPackedBias>));
   suite.forward<__nv_bfloat16>("diagonals128", Diagonals128{}, in_full(policies<kHalfBiasDropout>));
   suite.forward<__half>("many64", Many64{}, in_full(policies<kCausal>));
   suite.forward<__nv_bfloat16>("many96", Many96{}, in_full(policies<kCausal>));

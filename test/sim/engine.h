@@ -64,12 +64,14 @@ class Machine {
   void learn_released(const int* address);
   void copy(unsigned char* to, const void* from, std::size_t bytes, const void* pc);
   void close_group() { ++current_->groups; }
-  void land(int pending);
+  void land(int pending) { land_groups_before(current_->groups - pending); }
+  void land_groups_before(int end);
 
   // Compute capability 9.0: mbarrier.cpp, bulk_copy.cpp, warpgroup.cpp.
   void init_barrier(void* address, int arrivals, const void* pc);
   void publish_barriers();
   void arrive_at(Block& block, const void* address, std::int64_t bytes, const void* pc);
+  void arrive_behind_copies(const void* address, const void* pc);
   void arrive_in(int rank, const void* address, const void* pc);
   void wait_for_phase(void* address, int parity, const std::source_location& at, const void* pc);
   void bulk_load(std::uint32_t shared, const BoxedTensor& map, const Coord& coord,

@@ -648,13 +648,12 @@ void Machine::copy(unsigned char* to, const void* from, std::size_t bytes, const
   current_->copies.push_back(copy);
 }
 
-/// Waits for the thread's copies but for those of its `pending` latest groups, and those that are
-/// in none.
-void Machine::land(int pending) {
+/// Waits for the thread's copies of the groups before number `end`.
+void Machine::land_groups_before(int end) {
   Thread& me = *current_;
   Block& block = *me.block;
   std::erase_if(me.copies, [&](const Copy& copy) {
-    if (copy.group >= me.groups - pending) return false;
+    if (copy.group >= end) return false;
     if (copy.from != nullptr) {
       // It was read at any time until now.
       access(copy.from, copy.bytes,

@@ -220,6 +220,7 @@ void mbarrier_publish();
 /// Arrives, after announcing that many bytes.
 void mbarrier_arrive(void* barrier, std::int64_t bytes);
 /// Arrives at the barrier there in the cluster's block `rank`.
+void mbarrier_arrive_behind_copies(void* barrier);
 void mbarrier_arrive_in(int rank, void* barrier);
 void mbarrier_wait(void* barrier, int parity, std::source_location at);
 

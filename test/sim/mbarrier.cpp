@@ -96,6 +96,13 @@ void Machine::arrive_at(Block& block, const void* address, std::int64_t bytes, c
   end_phase_if_over(barrier);
 }
 
+/// Here all copies that the thread has begun, also those of no group, have landed by then: who
+/// waits for the phase is told of them as of writes of the thread.
+void Machine::arrive_behind_copies(const void* address, const void* pc) {
+  land_groups_before(current_->groups + 1);
+  arrive_at(*current_->block, address, 0, pc);
+}
+
 void Machine::end_phase_if_over(Mbarrier& barrier) {
   if (barrier.pending != 0 || barrier.bytes != 0) return;
   ++barrier.phase;
@@ -154,6 +161,9 @@ void mbarrier_publish() { Machine::get().publish_barriers(); }
 void mbarrier_arrive(void* barrier, std::int64_t bytes) {
   Machine& machine = Machine::get();
   machine.arrive_at(machine.block(), barrier, bytes, __builtin_return_address(0));
+}
+void mbarrier_arrive_behind_copies(void* barrier) {
+  Machine::get().arrive_behind_copies(barrier, __builtin_return_address(0));
 }
 void mbarrier_arrive_in(int rank, void* barrier) {
   Machine::get().arrive_in(rank, barrier, __builtin_return_address(0));

@@ -61,7 +61,7 @@ ORDERS = (r"(?:(?:warp_|consumer_|all_consumers_|cluster_)?barrier|barrier_arriv
           r"|fence_async_proxy|bulk_commit|bulk_wait|bulk_wait_read|wgmma_fence"
           r"|wgmma_commit|wgmma_wait"
           r"|sync|sync_rows|wait_product|wait|release|consumer_(?:wait|release|skip)"
-          r"|producer_(?:acquire|commit)"
+          r"|producer_(?:acquire|commit(?:_copies)?)"
           r"|(?:allow|await|arrive|signal|acquire|release|skip)_\w+)")
 CALLED = (r"(?:\w+(?:<[^;<>]*>)?(?:\([^;()]*\))?(?:\.|::|->))*"  # of what: `arch::`, `smem.q().`
           r"(?:template )?")

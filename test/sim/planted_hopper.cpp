@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 // As planted.cpp, for what came with compute capability 9.0.
+#include <attile/arch/async_copy.cuh>
 #include <attile/arch/bulk_tensor.cuh>
 #include <attile/arch/cluster.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/mbarrier.cuh>
+#include <attile/arch/memory.cuh>
 #include <attile/arch/shared_memory.cuh>
 #include <attile/arch/tensor_map.cuh>
 #include <attile/arch/thread.cuh>
@@ -328,6 +330,53 @@ TEST_CASE("planted.hopper.copies_to_shared_memory") {
   check_report(multiply_reports<Bug::kSourceJustWritten>(), {"proxy"},
                {"thread 0 of block 0 reads 128 bytes of device memory"});
   check_report(multiply_reports<Bug::kNobodyWaits>(), {"in flight"}, {"is still on its way"});
+}
+
+/// Each of the first 32 threads copies 16 bytes of each of four tiles to one stage; the other 32
+/// read a neighbour's.
+template <Bug kBug>
+void copy_behind_a_barrier(float* out, const float* in) {
+  auto* const shared = reinterpret_cast<float*>(arch::dynamic_shared());
+  auto* const full = reinterpret_cast<arch::Mbarrier*>(arch::dynamic_shared() + 512);
+  auto* const empty = full + 1;
+  const int lane = arch::thread_index() % 32;
+  if (arch::thread_index() == 0) {
+    arch::mbarrier_init(full, 32);
+    arch::mbarrier_init(empty, 32);
+  }
+  arch::barrier();
+  float sum = 0.0f;
+  for (int step = 0; step < 4; ++step) {
+    if (arch::thread_index() < 32) {
+      if (kBug != Bug::kNoEmptyWait) arch::mbarrier_wait(empty, step % 2 ^ 1);
+      arch::async_copy_part_of_16(arch::shared_address(shared + 4 * lane), in + 4 * lane, 8);
+      if (kBug == Bug::kReleasedTooEarly) {
+        arch::mbarrier_arrive(full);
+      } else {
+        arch::mbarrier_arrive_behind_copies(full);
+      }
+    } else {
+      if (kBug != Bug::kNoFullWait) arch::mbarrier_wait(full, step % 2);
+      sum += arch::load<4>(shared + 4 * (lane ^ 1))[1] + arch::load<4>(shared + 4 * (lane ^ 1))[3];
+      arch::mbarrier_arrive(empty);
+    }
+  }
+  if (arch::thread_index() >= 32) out[arch::block_index() * 32 + lane] = sum;
+}
+
+TEST_CASE("planted.hopper.copies_by_threads") {
+  const example::DeviceArray<float> in(std::vector<float>(128, 1.0f));
+  const example::DeviceArray<float> out(std::vector<float>(64, 0.0f));
+  const auto reports = [&](auto kernel) {
+    return reports_of(64, 528, kernel, out.get(), static_cast<const float*>(in.get()));
+  };
+  CHECK(reports(copy_behind_a_barrier<Bug::kNone>).empty());
+  CHECK(out.download()[40] == 4.0f);
+  const Words unordered{"race", "in flight", "uninitialised"};
+  check_report(reports(copy_behind_a_barrier<Bug::kReleasedTooEarly>), unordered);
+  check_report(reports(copy_behind_a_barrier<Bug::kNoFullWait>), unordered);
+  check_report(reports(copy_behind_a_barrier<Bug::kNoEmptyWait>),
+               {"race", "in flight", "mbarrier", "uninitialised"});
 }
 
 TEST_CASE("planted.hopper.products") {

@@ -417,7 +417,7 @@ const bool kRegistered = [] {
   suite.forward<__nv_bfloat16>("elements", simulated<ElementsThree>(kSeveralTiles),
                                policies<kHalfBias>);
   suite.forward<__half>("elements_d64", simulated<ElementsDefault>(kSeveralTiles),
-                        in_large(policies<kHalfBias>));
+                        policies<kPackedBias> + in_large(policies<kHalfBias>));
   suite.forward<__half>("columns", simulated<ColumnsTwo>(kSeveralTiles),
                         policies<kBias, kPackedBias> + in_large(policies<kHalfBias, kSoftcapBias>));
   suite.forward<__nv_bfloat16>(
@@ -440,9 +440,9 @@ const bool kRegistered = [] {
   suite.backward<__half>("diagonals_in_order", simulated<DiagonalsInOrder>(kSeveralTiles),
                          in_large(policies<kHalfBias>));
   suite.backward<__half>("elements_rows", simulated<ElementsRows>(kSeveralTiles),
-                         policies<kSoftcapBias> + in_large(policies<kHalfBias>));
+                         policies<kSoftcapBias, kPackedBias> + in_large(policies<kHalfBias>));
   suite.backward<__half>("elements_columns", simulated<ElementsColumns>(kSeveralTiles),
-                         policies<kHalfBias>);
+                         policies<kHalfBias> + in_large(policies<kPackedBias>));
   suite.backward<__nv_bfloat16>("elements_in_order", simulated<ElementsInOrder>(kSeveralTiles),
                                 policies<kHalfBias>);
   suite.backward<__half>("elements_d96", simulated<Elements96>(kSeveralTiles),
@@ -450,9 +450,9 @@ const bool kRegistered = [] {
   suite.backward<__nv_bfloat16>("elements_d192x128", simulated<Elements192x128>(kSeveralTiles),
                                 in_large(policies<kHalfBias>));
   suite.backward<__half>("elements_d256", simulated<Elements256>(kSeveralTiles),
-                         in_large(policies<kHalfBias>));
+                         in_large(policies<kHalfBias, kPackedBias>));
   suite.backward<__half>("elements_in_order_d256", simulated<ElementsInOrder256>(kSeveralTiles),
-                         in_large(policies<kHalfBias>));
+                         in_large(policies<kHalfBias, kPackedBias>));
   suite.forward<__half>("d64x32", simulated<Narrow>(kMost), policies<kCausal>);
   suite.forward<__half>("d256", simulated<Deep>(kWide),
                         policies<kCausal> + in_large(policies<kNone, kOwnLengths, kEarlier>));

@@ -850,6 +850,11 @@ inline constexpr auto kCases = [] {
        .kv_heads = 2, .q_len = 70, .kv_len = 200, .dlse = true, .hide = true, .distances = true},
       {.name = "packed_bias_scores", .policy = kPackedBias, .batch = 4, .q_heads = 2,
        .kv_heads = 1, .q_len = 40, .kv_len = 70, .hide = true},
+      {.name = "packed_bias_scores_130_150", .policy = kPackedBias, .batch = 4, .q_heads = 2,
+       .kv_heads = 1, .q_len = 130, .kv_len = 150, .dlse = true, .hide = true},
+      // What the last sequence has ends far before its bounds.
+      {.name = "packed_bias_scores_short", .policy = kPackedBias, .batch = 6, .q_heads = 2,
+       .kv_heads = 2, .q_len = 100, .kv_len = 140, .hide = true, .lengths = Lengths::kSelf},
       {.name = "packed_bias_columns_dim_128", .policy = kPackedBias, .batch = 5, .q_heads = 2,
        .kv_heads = 1, .q_len = 70, .kv_len = 40, .head_dim = 128},
       {.name = "packed_bias_distances_dim_256", .policy = kPackedBias, .batch = 3, .q_heads = 1,

@@ -234,7 +234,7 @@ class PolicyData {
       bias_.data()[i] = hidden ? -attile::kInf : random.normal(i);
     }
     for (std::int64_t i = 0; i < half_bias_elements(); ++i) {
-      if (!c.distances && i % half_bias_pitch() >= c.kv_len) continue;  // gaps stay NaN
+      if (!has_half_bias(i)) continue;  // gaps stay NaN
       const bool hidden = c.hide && random.uniform(i) < 0.25;
       half_bias_.data()[i] = attile::from_float<__half>(hidden ? -attile::kInf : random.normal(i));
     }
@@ -445,8 +445,30 @@ class PolicyData {
                           case_.policy == Policy::kPackedBias;
     if (!has_bias && case_.policy != Policy::kHalfBiasDropout) return 0;
     if (case_.distances) return case_.q_heads * distances();
+    if (case_.policy == Policy::kPackedBias && case_.hide) return packed_bias_end();
     const std::int64_t batches = case_.hide ? case_.batch : 1;
     return batches * case_.q_heads * bias_rows() * half_bias_pitch();
+  }
+  /// The elements of a bias of the scores of packed sequences end with the last score that is
+  /// there, and not with the bounds of lengths.
+  std::int64_t packed_bias_end() const {
+    std::int64_t end = 0;
+    for (int b = 0; b < case_.batch; ++b) {
+      if (q_rows.length[b] == 0 || kv_rows.length[b] == 0) continue;
+      const std::int64_t last_head = std::int64_t{b} * case_.q_heads + case_.q_heads - 1;
+      const std::int64_t row = last_head * bias_rows() + q_rows.length[b] - 1;
+      end = row * half_bias_pitch() + kv_rows.length[b];
+    }
+    return end;
+  }
+  /// Whether the bias of 16 bits has such an element: those beyond a sequence's own rows and keys
+  /// are not there.
+  bool has_half_bias(std::int64_t i) const {
+    if (case_.distances) return true;
+    const std::int64_t col = i % half_bias_pitch(), row = i / half_bias_pitch();
+    if (case_.policy != Policy::kPackedBias || !case_.hide) return col < case_.kv_len;
+    const std::int64_t b = row / bias_rows() / case_.q_heads;
+    return row % bias_rows() < q_rows.length[b] && col < kv_rows.length[b];
   }
   std::int64_t bias_elements() const {
     const bool has_bias = case_.policy == Policy::kBias || learns(case_.policy);

@@ -88,6 +88,18 @@ ATTILE_DEVICE void mbarrier_arrive_expect(Mbarrier* barrier, int bytes) {
 #endif
 }
 
+/// Arrives at the barrier when all asynchronous copies (async_copy.cuh) that this thread has begun
+/// have arrived: those who wait for the phase see their bytes. The arrival is one of those that
+/// `mbarrier_init` counts.
+ATTILE_DEVICE void mbarrier_arrive_behind_copies(Mbarrier* barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
+               : "memory");
+#else
+  trap();
+#endif
+}
+
 /// Waits for the end of the phase with this parity. After it this thread sees what was done before
 /// the arrivals, and what the copies have written. The barrier must be in that phase or the next.
 ATTILE_DEVICE void mbarrier_wait(Mbarrier* barrier, int parity) {

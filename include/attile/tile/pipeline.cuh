@@ -133,6 +133,14 @@ class Pipeline {
     arch::mbarrier_arrive(full(state.stage));
   }
 
+  /// Says that this thread's part of a tile has been written, when the asynchronous copies that it
+  /// has begun have arrived: for a producer of threads that copy the tile to `tile(state.stage)`.
+  /// Scope    each thread that copies, which has waited for the stage to be empty; `init` counts
+  ///          these as producers.
+  ATTILE_DEVICE void producer_commit_copies(const State& state) const {
+    arch::mbarrier_arrive_behind_copies(full(state.stage));
+  }
+
   /// Begins the copy of rows row0 on of a matrix into the acquired stage, one box for each panel.
   /// Units    head, batch: the map's fourth and fifth coordinate; col0: the first column, a
   ///          multiple of 16 bytes.

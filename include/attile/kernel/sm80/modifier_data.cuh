@@ -12,6 +12,7 @@
 #include <attile/core/tensor.h>
 #include <attile/core/tile_modifier.h>
 #include <attile/core/work_tile.h>
+#include <attile/kernel/problem/element_copies.cuh>
 #include <attile/kernel/sm80/tuning.h>
 #include <attile/tile/matrix.cuh>
 #include <attile/tile/modifier_math.h>
@@ -25,18 +26,6 @@
 // What a score modifier reads of memory for a tile of scores, in shared memory (ModifierReads).
 
 namespace attile::sm80 {
-
-/// Returns the elements of a work tile's rows as a matrix whose column 0 is that of key col0.
-/// check_reads has made sure that their addresses are those of vectors.
-template <class Params>
-ATTILE_DEVICE auto elements_of(const Params& p, const WorkTile& at, int col0) {
-  const auto x = p.policies.score_mod.elements();
-  const Extent extent = p.extent(at);
-  constexpr int kVectors = 1;
-  return tile::AlignedMatrix<std::remove_pointer_t<decltype(x.data)>>{
-      {x.data + at.sequence * x.batch_stride + at.head * x.head_stride + col0, x.row_stride,
-       extent.q_len, extent.kv_len - col0, kVectors}};
-}
 
 /// Refuses a score modifier whose values do not let a kernel read its data as kReads says.
 template <ModifierReads kReads, class S>

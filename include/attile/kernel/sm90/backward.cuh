@@ -29,8 +29,8 @@
 //   |   add_staged_dq (kBulkDq), or |<--dQ---|   dQ = dS K, of the tile of rows before         |
 //   |   run_dq_semaphore            |        +-------------------------------------------------+
 //   | warp 3: zero_fill_dq (*), or  |        above 128 columns (kProductPerWarpgroup)
-//   |   acquire_staged_dq (**)      |        +-------------------------------------------------+
-//   |                               |        | run_consumer (product_per_warpgroup.cuh): one   |
+//   |   acquire_staged_dq (**);     |        +-------------------------------------------------+
+//   |   copy_part_elements (***)    |        | run_consumer (product_per_warpgroup.cuh): one   |
 //   +-------------------------------+        | makes S, P and dV; one dP, dS and dK; one dQ    |
 //     backward_producer.cuh                  +-------------------------------------------------+
 //
@@ -42,8 +42,9 @@
 //                        come with Q (QStage)                over Q in the end
 //   words     kStages    with kWritesWords: all lanes of load_tiles write the score modifier's
 //                        words of diagonals beside Q -> those that make P
-//   elements  kElement-  load_tiles -> those that make P: the score modifier's elements, such as a
-//             Stages     bias, of the part of a tile for which scores are made at a time
+//   elements  kElement-  load_tiles, or copy_part_elements -> those that make P: the score
+//             Stages     modifier's elements, such as a bias, of the part of a tile for which
+//                        scores are made at a time
 //   dS^T      2          all -> all, a step later            consumer of dK -> consumer of dQ
 //                        (step_barrier)                      (ds_slot)
 //   P, fp32   kPBuffers                                      consumer of dV -> that of dK (p_slot)
@@ -64,6 +65,8 @@
 //   kInOrder, above              run_dq_semaphore, two                that of dQ, in turn
 //   (*) With kZeroFillsInPass: with kAccumulate, but for three consumers up to 128 columns.
 //   (**) With kInOrder and kBulkDq: one or two consumers up to 128 columns.
+//   (***) With kCopiesElements, which in order has kDqSemaphoreWarps: the elements of the first
+//   tile come before the zero fill.
 //
 //   a step of a consumer up to 128 columns (q_step), tile i of rows
 //   wgmma      S, dP (i)        dV (i)                         dQ (i - 1), dK (i)

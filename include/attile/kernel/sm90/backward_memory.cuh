@@ -156,7 +156,8 @@ struct BackwardMemory {
       q().init(kReleasingWarps, Traits::kWritesWords ? 2 : 1);
       dout().init(kReleasingWarps);
       if constexpr (Traits::kElementStages > 0) {
-        elements().init(Traits::kProductPerWarpgroup ? kWarps : kReleasingWarps);
+        elements().init(Traits::kProductPerWarpgroup ? kWarps : kReleasingWarps,
+                        Traits::kCopiesElements ? arch::kWarpSize : 1);
       }
       if constexpr (Traits::kProductPerWarpgroup) {
         for (int i = 0; i < Traits::kDsTiles + Traits::kPBuffers; ++i) {

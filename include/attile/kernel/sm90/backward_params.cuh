@@ -52,8 +52,8 @@ struct BoxedGradients {
         has_rows(a.batch > 0 && longest_lengths(a).q_len > 0),
         words(check_words<Traits::kWords, Direction::kBackward>(a.score_mod)) {
     if constexpr (Traits::kElementStages > 0) {
-      elements =
-          boxed_elements<typename Traits::ElementTile>(a.score_mod.elements(), score_shape(a));
+      elements = boxed_elements<typename Traits::ElementTile, !Traits::kCopiesElements>(
+          a.score_mod.elements(), score_shape(a));
     }
   }
 

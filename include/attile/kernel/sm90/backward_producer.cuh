@@ -59,7 +59,7 @@ class PartElements {
 
  private:
   ATTILE_DEVICE void load_parts(WorkTile at, int head, int row0, int begin, int end) {
-    if constexpr (Traits::kElementStages > 0) {
+    if constexpr (Traits::kElementStages > 0 && !Traits::kCopiesElements) {
       at.head = head;
       ATTILE_UNROLL
       for (int part = begin; part < end; ++part) {
@@ -75,6 +75,55 @@ class PartElements {
   typename Traits::ElementPipeline::State state_;
   int head_ = -1, row0_ = 0;  // of the tile before
 };
+
+/// Waits until dq_accum of this block's query heads is zeros, filling what nobody has claimed, and
+/// fills the chunk of a block to come (DqOrder). Scope    a warp, with kZeroFillsInPass.
+template <class Traits>
+ATTILE_DEVICE void zero_fill_dq(const TmaBackwardParams<Traits>& p, int kv_block,
+                                const BackwardMemory<Traits>& smem) {
+  const DqOrder<Traits> order(p);
+  arch::await_dependencies();  // preprocessing has written the zeros, or reset the flags
+  const WorkTile kv = kv_work_tile(p, kv_block);
+  if (p.pass_fills(kv)) {
+    order.zero_fill_chunk(kv);
+    order.await_zero_fill(kv);
+  }
+  arrive_warp(smem.zero_filled());
+  // A multiprocessor runs one block at a time. Two such rounds ahead, the chunk is filled by the
+  // time its block begins, and still in L2.
+  const int ahead = arch::block_index() + 2 * arch::multiprocessor_bound();
+  if (p.zero_fill_flags != nullptr && ahead < p.kv_blocks()) {
+    const int later = kv_block_of(p, ahead);
+    if (has_keys(p, later)) {
+      const WorkTile later_kv = kv_work_tile(p, later);
+      if (p.pass_fills(later_kv)) order.zero_fill_chunk(later_kv);
+    }
+  }
+}
+
+/// Loads the elements of the parts of each tile of Q no further than the sequence goes.
+/// Scope    all lanes of a warp, with kCopiesElements.
+template <class Traits>
+ATTILE_DEVICE void copy_part_elements(const TmaBackwardParams<Traits>& p, int kv_block,
+                                      const BackwardMemory<Traits>& smem) {
+  const WorkTile kv = kv_work_tile(p, kv_block);
+  typename Traits::ElementPipeline::State state;
+  bool is_filled = !Traits::kZeroFillsInPass;
+  ATTILE_UNROLL_BY(1)
+  for (QTileLoop<Traits> loop(p, kv_block, kv);; loop.advance()) {
+    if (loop.more()) {
+      WorkTile at = loop.tile(kv);
+      ATTILE_UNROLL_BY(1)
+      for (int part = 0; part < Traits::kParts; ++part, at.row0 += Traits::kPartRows) {
+        p.elements.load_within(p, smem.elements(), state, at, at.kv_tile() * Traits::kBc);
+        state.advance();
+      }
+    }
+    if (!is_filled) zero_fill_dq(p, kv_block, smem);
+    is_filled = true;
+    if (!loop.more()) break;
+  }
+}
 
 /// Writes the score modifier's words of the diagonals of a tile of rows and its kv block.
 /// Scope    all lanes of a warp, with kWritesWords.
@@ -154,31 +203,6 @@ ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
   static_cast<void>(q_pipeline.expect(state, 0));
   // The end has no words, but every stage has two arrivals.
   if constexpr (Traits::kWritesWords) q_pipeline.producer_commit(state);
-}
-
-/// Waits until dq_accum of this block's query heads is zeros, filling what nobody has claimed, and
-/// fills the chunk of a block to come (DqOrder). Scope    a warp, with kZeroFillsInPass.
-template <class Traits>
-ATTILE_DEVICE void zero_fill_dq(const TmaBackwardParams<Traits>& p, int kv_block,
-                                const BackwardMemory<Traits>& smem) {
-  const DqOrder<Traits> order(p);
-  arch::await_dependencies();  // preprocessing has written the zeros, or reset the flags
-  const WorkTile kv = kv_work_tile(p, kv_block);
-  if (p.pass_fills(kv)) {
-    order.zero_fill_chunk(kv);
-    order.await_zero_fill(kv);
-  }
-  arrive_warp(smem.zero_filled());
-  // A multiprocessor runs one block at a time. Two such rounds ahead, the chunk is filled by the
-  // time its block begins, and still in L2.
-  const int ahead = arch::block_index() + 2 * arch::multiprocessor_bound();
-  if (p.zero_fill_flags != nullptr && ahead < p.kv_blocks()) {
-    const int later = kv_block_of(p, ahead);
-    if (has_keys(p, later)) {
-      const WorkTile later_kv = kv_work_tile(p, later);
-      if (p.pass_fills(later_kv)) order.zero_fill_chunk(later_kv);
-    }
-  }
 }
 
 /// Adds a consumer's share of staged dQ to dq_accum by TMA. With kInOrder it does so when the kv
@@ -297,6 +321,9 @@ template <class Traits>
 ATTILE_DEVICE void produce(const TmaBackwardParams<Traits>& p, int kv_block,
                            const BackwardMemory<Traits>& smem) {
   const int warp = arch::uniform(arch::thread_index() % arch::kWarpgroupSize / arch::kWarpSize);
+  if constexpr (Traits::kCopiesElements) {
+    if (warp == 3) return copy_part_elements(p, kv_block, smem);
+  }
   if (Traits::kZeroFillsInPass && warp == 3) return zero_fill_dq(p, kv_block, smem);
   const bool acquires = Traits::kDqMode == DqMode::kInOrder && warp == 3;
   const bool first_lane = arch::thread_index() % arch::kWarpSize == 0;

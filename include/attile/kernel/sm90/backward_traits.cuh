@@ -122,15 +122,19 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr bool kKeepsSigns = kSignsP && max(D, Dv) > 64;
   /// Whether a warp of the producer writes the score modifier's words beside tiles of Q.
   static constexpr bool kWritesWords = kWords == ModifierWords::kDiagonals;
+  /// Stages of the pipeline of the score modifier's elements, and whether a warp of their own loads
+  /// these, of which TMA cannot copy those at a sequence's end.
+  static constexpr int kElementStages = TuningType::kElementStages;
+  static constexpr bool kCopiesElements = kElementStages > 0 && !P::SequencesType::kUniform;
   /// Registers of a producer thread. Warps that add staged dQ in order (kBulkDq), of which there
   /// are some on the fast path only, need more than 24, which the consumers then lack. With block
-  /// lists the search for the block that adds before (DqOrder::nearest_seen) takes 40, and words as
-  /// many as there are.
+  /// lists the search for the block that adds before (DqOrder::nearest_seen) takes 40, and words,
+  /// or a warp for elements, as many as there are.
   static constexpr int kProducerRegisters = [] {
     constexpr bool kInOrder = kMode == DqMode::kInOrder;
     constexpr bool kLooks = kInOrder && BlockListMask<typename P::MaskType>;
     if (kProductPerWarpgroup) return kWritesWords ? 32 : 24;
-    if (kLooks || kWritesWords) return 40;
+    if (kLooks || kWritesWords || kCopiesElements) return 40;
     return kConsumers == 3 || (kInOrder && kFastPath) ? 32 : 24;
   }();
   /// Registers of a consumer thread, without kProductPerWarpgroup: what the producer leaves.
@@ -194,10 +198,12 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr int kParts = Br / kPartRows;
   /// The score modifier's elements of a part, and their pipeline. Consumers read them when they
   /// make P.
-  static constexpr int kElementStages = TuningType::kElementStages;
-  static_assert(kElementStages == 0 || (P::SequencesType::kUniform && kPBeforeDp),
-                "attile::sm90::BackwardTraits: tiles of a modifier's elements are for sequences of "
-                "one length, Uniform, and for a modifier whose gradient does not need the scores");
+  static_assert(!kCopiesElements || kProductPerWarpgroup || kConsumers < 3,
+                "attile::sm90::BackwardTraits: with Bc = 192 no producer warp is left for the "
+                "elements of sequences with lengths of their own; choose Bc = 64 or 128");
+  static_assert(kElementStages == 0 || kPBeforeDp,
+                "attile::sm90::BackwardTraits: tiles of a modifier's elements are for a modifier "
+                "whose gradient does not need the scores");
   using ElementTile =
       tile::PanelTile<kPartRows, Bc, typename ElementTypeOf<typename P::ScoreModType, T>::type>;
   using ElementPipeline = tile::Pipeline<ElementTile, max(kElementStages, 1)>;

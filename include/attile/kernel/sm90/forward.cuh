@@ -42,20 +42,22 @@
 //              Stages
 //   Q[i]       kQStages    load_q, lane i   consumer i alone
 //   E[i]       kElement-   load_elements,   consumer i alone: the score modifier's elements, such
-//              Stages      lane i           as a bias, for each tile that its rows see
+//              Stages      lane i, or       as a bias, for each tile that its rows see
+//                          copy_elements
 //   rows[i]    kRow-       load_q, lane i   consumer i: which rows Q[i] has, and which tiles of K
 //              Buffers                      and V they see. It has no barriers of its own: it is
 //                                           written before Q[i] is full, and read until O of these
 //                                           rows is stored, when Q[i] may hold later rows: so there
 //                                           are more of them than stages of Q
 //   work tile  1           run_scheduler    load_kv of K and of V, and load_q of every consumer or
-//                                           with kWords load_words; with teams load_kv alone
-//                                           (work_tile_full, work_tile_empty)
+//                                           with kWords load_words; copy_elements; with teams
+//                                           load_kv alone (work_tile_full, work_tile_empty)
 //
 //   (*) Only with kElementStages; else threads read the elements of their scores.
-//   (**) run_scheduler runs only with kHasScheduler, which excludes kElementStages and
-//   kDropoutColumns. With kWords beside it warp 2 writes the words, and warp 3 also loads the Q of
-//   all consumers (load_q_of_team).
+//   (**) run_scheduler runs only with kHasScheduler, which excludes kDropoutColumns. With kWords
+//   beside it warp 2 writes the words, and warp 3 also loads the Q of all consumers
+//   (load_q_of_team). With kElementStages beside it, which is where sequences have lengths of their
+//   own, warp 0 loads K and V, warp 1 Q, and warp 2 copies the elements (copy_elements).
 //   (***) O in fp32: registers -> device memory.
 //
 // With V in fp8 (kFp8Values) a product wants it transposed. Warp 0 loads V, too, into stages of its

@@ -107,8 +107,8 @@ struct BoxedTensors {
     k = boxes.of(Boxes::kKv, k);
     v = boxes.of(Boxes::kKv, v);
     if constexpr (Traits::kElementStages > 0) {
-      elements =
-          boxed_elements<typename Traits::ElementTile>(a.score_mod.elements(), score_shape(a));
+      elements = boxed_elements<typename Traits::ElementTile, !Traits::kCopiesElements>(
+          a.score_mod.elements(), score_shape(a));
     }
     if constexpr (Traits::kFp8Values) {
       // The stride of an axis with one element says nothing.

@@ -121,7 +121,9 @@ struct ForwardMemory {
     if (arch::thread_index() == 0) {
       for (int warpgroup = 0; warpgroup < Traits::kConsumers; ++warpgroup) {
         q(warpgroup).init(kWarps);
-        if constexpr (Traits::kElementStages > 0) elements(warpgroup).init(kWarps);
+        if constexpr (Traits::kElementStages > 0) {
+          elements(warpgroup).init(kWarps, Traits::kCopiesElements ? arch::kWarpSize : 1);
+        }
       }
       k().init(Traits::kConsumers * kWarps, Traits::kWords != ModifierWords::kNone ? 2 : 1);
       const bool has_transposers = Traits::kFp8Values && !v_is_transposed;

@@ -20,11 +20,12 @@
 // lie in pages), and for each consumer warpgroup one for its Q and one for the elements of its
 // score modifier, if TMA copies these, or a warp for the modifier's words (ModifierWords) or for
 // dropout's columns. Each goes through the block's work tiles by itself; with kHasScheduler, which
-// excludes elements and dropout's columns, one more warp makes these (dynamic_schedule.cuh), which
-// beside words loads Q, too. With V in fp8 warp 0 loads both K and V, and warp 1, and warp 3 where
-// no scheduler runs, transpose V; but where that has been done ahead of the kernel V is loaded as
-// in 16 bits (fp8_v_producer.cuh). With two teams each has two warps: one loads K and V and writes
-// words, the other one makes the work tiles and loads Q.
+// excludes dropout's columns, one more warp makes these (dynamic_schedule.cuh), which beside words
+// loads Q, too, while beside elements, which then a warp copies, K and V have one thread. With V in
+// fp8 warp 0 loads both K and V, and warp 1, and warp 3 where no scheduler runs, transpose V; but
+// where that has been done ahead of the kernel V is loaded as in 16 bits (fp8_v_producer.cuh). With
+// two teams each has two warps: one loads K and V and writes words, the other one makes the work
+// tiles and loads Q.
 
 namespace attile::sm90 {
 
@@ -41,7 +42,7 @@ ATTILE_DEVICE void write_kv_tile(const ForwardMemory<Traits>& smem,
 
 /// Loads K or V of all tiles from the first to the last that any row of each of the block's work
 /// tiles sees. The call for K also loads V behind each K where V is in fp8 and not transposed
-/// ahead, or where the block has two teams: then there is no call for V. `pipeline`, `map`: those
+/// ahead, or with kLoadsKvTogether: then there is no call for V. `pipeline`, `map`: those
 /// of K or of V; `kOfKeys`: whether of K. With kHasScheduler it allows the next work tile.
 /// Behind a sequence's last key TMA writes zeros (`ragged`). The mask replaces such a score by
 /// -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there.
@@ -88,7 +89,7 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
         if (is_first) loader.load(smem.v(), state, p.maps.v);
       } else {
         loader.load(pipeline, state, map);
-        if constexpr (kOfKeys && Traits::kTeams > 1) loader.load(smem.v(), state, p.maps.v);
+        if constexpr (kOfKeys && Traits::kLoadsKvTogether) loader.load(smem.v(), state, p.maps.v);
       }
       state.advance();
       if constexpr (Traits::kFp8Values) {
@@ -207,6 +208,39 @@ ATTILE_DEVICE void load_elements(const TmaForwardParams<Traits>& p, int block,
   }
 }
 
+/// Does so for the rows of all consumers, tile by tile, no further than a sequence goes. A lane
+/// holds for one consumer which tiles its rows see, and how many it has got.
+/// Scope    all lanes of a warp, with kCopiesElements.
+template <class Traits>
+ATTILE_DEVICE void copy_elements(const TmaForwardParams<Traits>& p, int block,
+                                 const ForwardMemory<Traits>& smem) {
+  constexpr int kStages = Traits::kElementStages;
+  const int own = arch::thread_index() % arch::kWarpSize % Traits::kConsumers;
+  int own_tiles = 0;  // that consumer `own` has got
+  int number = 0;
+  auto schedule = schedule_of_thread(p, block, smem, arch::kWarpSize);
+  for (; schedule.more(); schedule.next(), ++number) {
+    const WorkTile& at = schedule.tile();
+    schedule.allow_next();
+    const TileRange own_range =
+        ConsumerRows<Traits>(p, at, consumer_part<Traits>(own, number)).kv_tiles;
+    ATTILE_UNROLL_BY(1)
+    for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
+      const bool own_sees = own_range.first <= step && step < own_range.last;
+      ATTILE_UNROLL_BY(1)
+      for (int i = 0; i < Traits::kConsumers; ++i) {
+        if (!arch::shuffle(own_sees, i)) continue;
+        const int tiles = arch::shuffle(own_tiles, i);
+        WorkTile rows = at;
+        rows.row0 += consumer_part<Traits>(i, number) * p.warpgroup_rows();
+        p.elements.load_within(p, smem.elements(i), {tiles % kStages, tiles / kStages & 1}, rows,
+                               p.kv_tile(at, step) * Traits::kBc);
+      }
+      own_tiles += own_sees;
+    }
+  }
+}
+
 /// Writes the words of each tile of K, for which both producers have to wait.
 /// Scope    all lanes of a warp, with kWords and one team.
 template <class Traits>
@@ -269,7 +303,7 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
     } else if constexpr (Traits::kTransposesAhead) {
       if (v_lane == 0) load_transposed_v(p, block, smem);
     }
-  } else {
+  } else if constexpr (!Traits::kLoadsKvTogether) {
     if (0 <= v_lane && v_lane < kLanes) load_kv<false>(p, block, smem, smem.v(), p.maps.v);
   }
   if constexpr (Traits::kHasScheduler && Traits::kWords != ModifierWords::kNone) {
@@ -278,11 +312,16 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
     if (warp == 3) load_q_of_team(p, block, smem);
     return;
   }
-  if (0 <= q_warpgroup && q_warpgroup < Traits::kConsumers) load_q(p, block, smem, q_warpgroup);
+  if constexpr (Traits::kLoadsKvTogether) {  // so that warp 1 loads Q, and warp 2 elements
+    if (0 <= v_lane && v_lane < Traits::kConsumers) load_q(p, block, smem, v_lane);
+    if (arch::uniform(thread / arch::kWarpSize) == 2) copy_elements(p, block, smem);
+  } else {
+    if (0 <= q_warpgroup && q_warpgroup < Traits::kConsumers) load_q(p, block, smem, q_warpgroup);
+  }
   if constexpr (Traits::kHasScheduler) {
     if (thread >= 3 * arch::kWarpSize) run_scheduler(p, block, smem, [](const WorkTile&) {});
   }
-  if constexpr (Traits::kElementStages > 0) {
+  if constexpr (Traits::kElementStages > 0 && !Traits::kCopiesElements) {
     const int warpgroup = q_warpgroup - arch::kWarpSize;
     if (0 <= warpgroup && warpgroup < Traits::kConsumers) load_elements(p, block, smem, warpgroup);
   }

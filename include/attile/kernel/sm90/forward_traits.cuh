@@ -87,8 +87,13 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kBlocksPerSm = 1;
   /// Whether a block computes several work tiles, one after another.
   static constexpr bool kPersistent = TuningType::kPersistent;
-  /// Registers of a producer thread, and of a consumer thread, which gets what is left.
-  static constexpr int kProducerRegisters = kTeams * kConsumers >= 3 ? 32 : 40;
+  /// Stages of the pipelines of the score modifier's elements.
+  static constexpr int kElementStages = TuningType::kElementStages;
+  /// Whether a warp loads these, of which TMA cannot copy those at a sequence's end.
+  static constexpr bool kCopiesElements = kElementStages > 0 && !P::SequencesType::kUniform;
+  /// Registers of a producer thread, and of a consumer thread, which gets what is left. Who copies
+  /// elements would spill with 32.
+  static constexpr int kProducerRegisters = kTeams * kConsumers < 3 || kCopiesElements ? 40 : 32;
   static constexpr int kConsumerRegisters =
       consumer_registers(kTeams * kConsumers, kProducerRegisters);
   /// Whether V is in fp8, and is transposed on the way (transpose_v): P is in e4m3 then.
@@ -148,14 +153,20 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr bool kFromDiagonal = kFavorsDiagonal<typename P::ScoreModType> &&
                                         kRowsAlike<typename P::MaskType> &&
                                         P::SequencesType::kUniform;
+  /// Whether one producer warp, the scheduler, makes the work tiles and hands them to the other
+  /// producer threads (dynamic_schedule.cuh); else each works them out by itself (StaticSchedule).
+  static constexpr bool kHasScheduler = !P::SequencesType::kUniform || TuningType::kCounts;
+  /// Whether the thread that loads K loads V, too: a block has two warps for each team, and with
+  /// lengths of their own one for elements.
+  static constexpr bool kLoadsKvTogether = kTeams > 1 || kCopiesElements;
   /// The most tiles of K that a consumer skips while it holds V of the tile before them. With more,
   /// consumers could wait for each other for ever (docs/deadlock.md, rule 2).
-  static constexpr int kMaxSkipped = kOrdersConsumers || kTeams > 1 ? kStages - 1 : kStages;
+  static constexpr int kMaxSkipped = kOrdersConsumers || kLoadsKvTogether ? kStages - 1 : kStages;
   /// One warpgroup's tile of the score modifier's elements, and its pipeline.
-  static constexpr int kElementStages = TuningType::kElementStages;
-  static_assert(kElementStages == 0 || (P::SequencesType::kUniform && !kPacksHeads && !kFp8Values),
-                "attile::sm90::ForwardTraits: tiles of a modifier's elements are for sequences of "
-                "one length, Uniform, for rows of one head, and for V of 16 bits");
+  static_assert(kElementStages == 0 ||
+                    (!kIsPaged<typename P::SequencesType> && !kPacksHeads && !kFp8Values),
+                "attile::sm90::ForwardTraits: tiles of a modifier's elements are for rows of one "
+                "head, V of 16 bits and keys that do not lie in pages");
   using ElementTile = tile::PanelTile<kWarpgroupRows, Bc,
                                       typename ElementTypeOf<typename P::ScoreModType, T>::type>;
   using ElementPipeline = tile::Pipeline<ElementTile, max(kElementStages, 1)>;
@@ -173,9 +184,6 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kWordBytes = word_count<kWords>(Br, Bc) * sizeof(Word);
   using KPipeline = tile::Pipeline<KTile, kStages>;
   using VPipeline = tile::Pipeline<VTile, kStages>;
-  /// Whether one producer warp, the scheduler, makes the work tiles and hands them to the other
-  /// producer threads (dynamic_schedule.cuh); else each works them out by itself (StaticSchedule).
-  static constexpr bool kHasScheduler = !P::SequencesType::kUniform || TuningType::kCounts;
   /// Whether consumers read the number of a listed tile only where the mask or the last key may
   /// hide scores, behind its S: the scheduler says of a work tile whether any full block has such a
   /// tile (uncut_keys). A shuffle of the number in each step stood between the products of S, which
@@ -296,14 +304,16 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// How many of them load K: all with teams and words, which they write beside it.
   static constexpr bool kWordsByKeyLanes = kTeams > 1 && kWords != ModifierWords::kNone;
   static constexpr int kKeyLanes = kWordsByKeyLanes ? arch::kWarpSize : kKvLanes;
-  /// How many load Q of a work tile that the scheduler has made, or in its place write words.
+  /// How many load Q of a work tile that the scheduler has made, or in its place write words, and
+  /// how many copy elements.
   static constexpr int kOtherReaders =
-      kWords != ModifierWords::kNone ? arch::kWarpSize : kConsumers;
+      kWords != ModifierWords::kNone
+          ? arch::kWarpSize
+          : kConsumers + (kCopiesElements ? static_cast<int>(arch::kWarpSize) : 0);
   /// The threads that read each work tile of the scheduler, which are the arrivals of
   /// work_tile_empty, and the barriers of it. V in fp8 is loaded by the threads that load K.
-  static constexpr int kScheduleReaders = kTeams > 1
-                                              ? kKeyLanes
-                                              : (kFp8Values ? 1 : 2) * kKvLanes + kOtherReaders;
+  static constexpr int kKvReaders = (kFp8Values || kLoadsKvTogether ? 1 : 2) * kKvLanes;
+  static constexpr int kScheduleReaders = kTeams > 1 ? kKeyLanes : kKvReaders + kOtherReaders;
   static constexpr int kScheduleBarriers = kHasScheduler ? 2 : 0;
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
   static constexpr int kPipelineBarriers =

@@ -41,7 +41,8 @@ struct TuningValues {
   /// tiles: the next one is loaded while one ends. Else each work tile has its block.
   bool persistent = true;
   /// Stages of the pipelines of the score modifier's elements, which are of 16 bits
-  /// (ElementTensor): TMA copies tiles of them. With 0 threads read them.
+  /// (ElementTensor): TMA copies tiles of them, and where sequences have lengths of their own a
+  /// warp those at their ends. With 0 threads read them.
   int element_stages = 0;
   /// Whether blocks take their work tiles by a counter in scratch memory, as they do where
   /// sequences have lengths of their own (dynamic_schedule.cuh). It is meant for masks under which

@@ -29,6 +29,10 @@ inline void mbarrier_publish() { sim::mbarrier_publish(); }
   sim::mbarrier_arrive_in(rank, barrier);
 }
 
+[[gnu::always_inline]] inline void mbarrier_arrive_behind_copies(Mbarrier* barrier) {
+  sim::mbarrier_arrive_behind_copies(barrier);
+}
+
 [[gnu::always_inline]] inline void mbarrier_arrive_expect(Mbarrier* barrier, int bytes) {
   sim::mbarrier_arrive(barrier, bytes);
 }
