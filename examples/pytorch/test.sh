@@ -38,4 +38,4 @@ subprocess.run([compiler, *shaping, *folders, "-x", "c++-header", *sys.argv[1:]]
 EOF
 ATTILE_TORCH_CXXFLAGS="$ATTILE_TORCH_CXXFLAGS -include $PWD/all.h"
 export OMP_NUM_THREADS=1  # of PyTorch: processes share the cores
-bin/python -m pytest -q -p no:cacheprovider -n "$(nproc)" --dist loadgroup "$here/tests"
+bin/python -m pytest -q -p no:cacheprovider -n "$(nproc)" --dist worksteal "$here/tests"
