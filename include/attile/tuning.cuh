@@ -180,9 +180,9 @@ struct Sm90Forward {
                                                 fitting_rows<M>(192), kTeams))
       : has_elements(kTileSet)
           ? sm90_element_forward_tiles(max(D, Dv), kSmallBc, Seqs::kUniform, kComputesAndReads)
-      : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kFastSet, kTeams)
-      : kMasked                ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>, kTeams)
-                               : sm90_general_forward_tiles(max(D, Dv));
+      : kFast   ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kFastSet, kTeams)
+      : kMasked ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>, kTeams)
+                : sm90_general_forward_tiles(max(D, Dv));
   using type =
       ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
                 sm90::Tuning<sm90::TuningValues{.stages = kTiles.stages,
