@@ -55,8 +55,13 @@ bool compiled() {
   // Their scheduler's warp loads Q of a team, too.
   using InTeams = ForwardArgs<Bf16, Causal, NoScoreMod, NoDropout, Packed>;
   using Documents = ForwardArgs<Bf16, NoMask, NoScoreMod, NoDropout, PackedBatches>;
-  const bool packed = forward_kernel<sm90::DefaultForwardTraits<InTeams, 64>> != nullptr &&
-                      forward_kernel<sm90::DefaultForwardTraits<Documents, 64>> != nullptr;
+  // Their warp for elements copies those at a sequence's end.
+  using OwnElements = ForwardArgs<Bf16, Causal, AdditiveBias<Bf16>, PhiloxDropout, Padded>;
+  const bool packed =
+      forward_kernel<sm90::DefaultForwardTraits<InTeams, 64>> != nullptr &&
+      forward_kernel<sm90::DefaultForwardTraits<Documents, 64>> != nullptr &&
+      forward_kernel<sm90::DefaultForwardTraits<OwnElements, 64, 64, sm90::TileSet::kElements>> !=
+          nullptr;
   return packed && forward_kernel<SinkTraits> != nullptr && each_16_bit_policy(NamedKernels{}) &&
          each_fp8_policy<Elements<E4m3, E4m3, E4m3, Bf16>,
                          Elements<E4m3, E4m3, E4m3, Bf16, Fp8Sums::kUnpromoted>>(NamedKernels{});
