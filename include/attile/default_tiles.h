@@ -51,7 +51,7 @@ constexpr Tiles portable_backward_tiles(int dim, int shared_kb) {
 template <class Args>
 inline constexpr bool kFastPathScores =
     IntervalMask<MaskInTiles<typename Args::MaskType>>&& kIsIdentity<typename Args::ScoreModType>;
-/// Says the same for sm80, where dropout takes registers, too.
+/// Says whether there is no dropout either, which takes registers in sm80.
 template <class Args>
 inline constexpr bool kPlainScores = kFastPathScores<Args> && !Args::DropoutType::kEnabled;
 /// Says whether the sm90 forward kernel has registers for the tiles of the fast path: with a
@@ -103,10 +103,12 @@ inline constexpr bool kHasMaskedTiles =
     sizeof(mask_of_tile(std::declval<const typename Args::MaskType&>(), ScoreIndex(), Extent())
                .row(0)) <= 8;
 
-/// Names a set of tiles of the sm90 forward kernel: the default, the one for several query heads in
-/// a tile, the one for long sequences, the one with tiles of a score modifier's elements, or the
-/// one with what a score modifier reads for each column, or for each diagonal; the last three also
-/// for long sequences. sm80 has kAny, kElements and kColumns (sm80::ModifierReads).
+/// Names which of several kernels for the same types is meant, each with tiles of its own: the
+/// default, the one for several query heads in a tile, the one for long sequences, the one with
+/// tiles of a score modifier's elements, or the one with what a score modifier reads for each
+/// column, or for each diagonal; the last three also for long sequences. sm90 forward has all,
+/// backward those that kHasBackwardColumns and the like name; sm80 has kAny, kElements and kColumns
+/// (sm80::ModifierReads).
 enum class TileSet {
   kAny,
   kPackedHeads,
@@ -142,12 +144,12 @@ struct Sm90Tiles {
 };
 
 /// Says whether TMA, or asynchronous copies, may copy the elements of a score modifier: those of 16
-/// bits.
+/// bits beside inputs of 16 bits, without block lists, where keys do not lie in pages.
 template <class Args>
 inline constexpr bool kHasElementTiles = [] {
   using S = typename Args::ScoreModType;
-  if constexpr (kHasElements<S, StandardMath> && requires(const S& mod) { mod.elements(); }) {
-    using Element = std::remove_cvref_t<decltype(*std::declval<const S&>().elements().data)>;
+  if constexpr (kHasElements<S, StandardMath> && kHasElementTensor<S>) {
+    using Element = typename ElementTypeOf<S, void>::type;
     return !kIsPaged<typename Args::SequencesType> && !BlockListMask<typename Args::MaskType> &&
            !Args::Elements::kAllFp8 && sizeof(typename Args::ElementType) == 2 &&
            sizeof(Element) == 2;

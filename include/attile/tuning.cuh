@@ -72,9 +72,9 @@ constexpr sm80::ModifierReads reads_of(TileSet set) {
 template <class Args, int D, int Dv, int kSharedKb, TileSet kTileSet>
 struct Sm80Forward {
   using S = typename Args::ScoreModType;
-  /// What other modifiers have to compute or to read takes registers, or longer (softcap at 1k).
   static constexpr bool kSameLengths =
       Args::SequencesType::kUniform && !Fp8<typename Args::Elements::K>;
+  /// What other modifiers have to compute or to read takes registers, or longer (softcap at 1k).
   static constexpr bool kTall = !kNeedsScores<S> && !kHasElements<S, StandardMath> && kSameLengths;
   static constexpr bool kWide = has_wide_tiles<Args>(kTileSet);
   static constexpr Sm80ForwardTiles kTiles = fitted<typename Args::MaskType>(

@@ -35,7 +35,7 @@ TEST_CASE("arguments.bad") {
   visit_bad_backward(Expect{0, 0, &count});
   visit_bad_for_kernel(Expect{64, 64, &count});
   visit_bad_for_any_dim(Expect{0, 0, &count});
-  CHECK(count == 293);
+  CHECK(count == 303);
 }
 
 TEST_CASE("arguments.bad_for_a_kernel") {

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "kernel/suite_executor.cuh"
@@ -342,21 +343,23 @@ void check_pages_that_are_refused() {
 void check_bounds_of_padded_rows() {
   using Args = attile::ForwardArgs<__half, attile::Causal, attile::Padded>;
   using Traits = attile::sm90::DefaultForwardTraits<Args, 64>;
-  std::vector<__half> memory(4 * 2 * 64 * 128);  // check reads none of it
-  const auto part = [&](int n) { return memory.data() + n * 2 * 64 * 128; };
+  std::vector<__half> memory(4 * 2 * 64 * 136);  // check reads none of it
+  const auto part = [&](int n) { return memory.data() + n * 2 * 64 * 136; };
   const int lengths[] = {1, 1};
-  for (const int q_len : {1, 2}) {
-    for (const int batch_stride : {256, 264}) {  // a row is 128 apart, a head 64
+  // A row is 136 apart, a head 64: batches are counted by rows or heads, or not at all.
+  for (const auto& [batch_stride, is_taken] :
+       {std::pair(15 * 136, true), {10 * 64, true}, {10 * 64 + 8, false}}) {
+    for (const int q_len : {1, 2}) {
       Args args;
-      args.q = {part(0), batch_stride, 64, 128};
+      args.q = {part(0), batch_stride, 64, 136};
       args.k = {part(1), 64 * 128, 64, 128};
       args.v = {part(2), 64 * 128, 64, 128};
-      args.o = {part(3), batch_stride, 64, 128};
+      args.o = {part(3), batch_stride, 64, 136};
       args.batch = args.q_heads = args.kv_heads = 2;
       args.q_len = q_len, args.kv_len = 64;
       args.sequences = {lengths, nullptr};
       CAPTURE(q_len, batch_stride);
-      CHECK(bool(attile::check<Traits>(args)) == (batch_stride == 256));
+      CHECK(bool(attile::check<Traits>(args)) == is_taken);
     }
   }
 }

@@ -212,6 +212,22 @@ void bad_policies(const Bad& bad) {
   bad.template with<NoMask, attile::LearnedBias<float>>(
       "learned bias", "AdditiveBias: bias must not be null",
       [&](auto& a) { a.score_mod.gradient.data = bad.problem.bias_gradient; });
+  bad.template with<NoMask, attile::AdditiveBias<float>>(
+      "bias misaligned", "AdditiveBias: bias is not aligned to its element type",
+      [&](auto& a) { a.score_mod.bias = shifted(bad.problem.slopes, 2); });
+  bad.template with<NoMask, Alibi>(
+      "slopes misaligned", "Alibi: slopes is not aligned to 4 bytes",
+      [&](auto& a) { a.score_mod.slopes = shifted(bad.problem.slopes, 2); });
+  bad.template with<attile::KeyPadding>(
+      "key padding misaligned", "KeyPadding: lengths is not aligned to 4 bytes",
+      [&](auto& a) { a.mask.lengths = shifted(bad.problem.ids, 1); });
+  bad.template with<Prefix>("prefix misaligned", "Prefix: lengths is not aligned to 4 bytes",
+                            [&](auto& a) { a.mask.lengths = shifted(bad.problem.ids, 1); });
+  bad.template with<Document>("document misaligned",
+                              "Document: q_ids or kv_ids is not aligned to 4 bytes", [&](auto& a) {
+                                a.mask.q_ids = bad.problem.ids;
+                                a.mask.kv_ids = shifted(bad.problem.ids, 1);
+                              });
   const char* sinks = "Sink: sinks must not be null";
   bad.template with<attile::Sink<>>("sink", sinks, [](auto&) {});
   bad.template with<attile::Sink<>>("sink, no keys", sinks, [](auto& a) { a.kv_len = 0; });

@@ -155,12 +155,14 @@ Extent longest_lengths(const Args& args) {
   return longest;
 }
 
-/// Returns a tensor without the strides of axes that have one element, which are not read.
+/// Returns a tensor without the strides of axes that have one element, which are not read. Where
+/// the rows are a bound of each batch's (`is_bound`), which decides nothing, their stride stays.
 template <class T>
-constexpr Tensor<T> without_unread_strides(Tensor<T> tensor, RowShape shape, int heads) {
+constexpr Tensor<T> without_unread_strides(Tensor<T> tensor, RowShape shape, int heads,
+                                           bool is_bound = false) {
   if (shape.batches == 1) tensor.batch_stride = 0;
   if (heads == 1) tensor.head_stride = 0;
-  if (shape.rows == 1) tensor.row_stride = 0;
+  if (shape.rows == 1 && !(is_bound && shape.batches > 1)) tensor.row_stride = 0;
   return tensor;
 }
 
@@ -169,8 +171,15 @@ template <class Args>
 Args without_unread_strides(Args args) {
   const RowShape q_shape = args.sequences.q_shape(args.batch, args.q_len);
   const RowShape kv_shape = args.sequences.kv_shape(args.batch, args.kv_len);
-  const auto of_queries = [&](auto& x) { x = without_unread_strides(x, q_shape, args.q_heads); };
-  const auto of_keys = [&](auto& x) { x = without_unread_strides(x, kv_shape, args.kv_heads); };
+  using Seqs = typename Args::SequencesType;
+  constexpr bool kRowsBound = !Seqs::kUniform && !kIsPackedAlong<Seqs, Axis::kRows>;
+  constexpr bool kKeysBound = !Seqs::kUniform && !kIsPacked<Seqs> && !kIsPaged<Seqs>;
+  const auto of_queries = [&](auto& x) {
+    x = without_unread_strides(x, q_shape, args.q_heads, kRowsBound);
+  };
+  const auto of_keys = [&](auto& x) {
+    x = without_unread_strides(x, kv_shape, args.kv_heads, kKeysBound);
+  };
   of_queries(args.q);
   of_keys(args.k);
   of_keys(args.v);

@@ -27,7 +27,9 @@ struct AdditiveBias {
   static constexpr bool kMayHide = true;
 
   const char* fault() const {
-    return bias == nullptr ? "AdditiveBias: bias must not be null" : nullptr;
+    if (bias == nullptr) return "AdditiveBias: bias must not be null";
+    return detail::misaligned(bias) ? "AdditiveBias: bias is not aligned to its element type"
+                                    : nullptr;
   }
 
   template <class Real>

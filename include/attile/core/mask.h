@@ -4,6 +4,7 @@
 #include <attile/core/config.h>
 #include <attile/core/index.h>
 #include <attile/core/policy.h>
+#include <attile/core/tensor.h>
 #include <attile/core/tile_mask.h>
 
 #include <concepts>
@@ -215,7 +216,8 @@ struct Prefix {
   const int* lengths = nullptr;
 
   const char* fault() const {
-    return lengths == nullptr && length < 0 ? "Prefix: length must not be negative" : nullptr;
+    if (lengths == nullptr && length < 0) return "Prefix: length must not be negative";
+    return detail::misaligned(lengths) ? "Prefix: lengths is not aligned to 4 bytes" : nullptr;
   }
 
   ATTILE_HOST_DEVICE int length_of(int batch) const {
@@ -246,7 +248,8 @@ struct KeyPadding {
   const int* lengths = nullptr;  ///< (batch)
 
   const char* fault() const {
-    return lengths == nullptr ? "KeyPadding: lengths must not be null" : nullptr;
+    if (lengths == nullptr) return "KeyPadding: lengths must not be null";
+    return detail::misaligned(lengths) ? "KeyPadding: lengths is not aligned to 4 bytes" : nullptr;
   }
 
   ATTILE_HOST_DEVICE bool visible(ScoreIndex i, Extent) const { return i.col < lengths[i.batch]; }
@@ -301,8 +304,9 @@ struct Document {
   const int* kv_ids = nullptr;
 
   const char* fault() const {
-    return q_ids == nullptr || kv_ids == nullptr ? "Document: q_ids and kv_ids must not be null"
-                                                 : nullptr;
+    if (q_ids == nullptr || kv_ids == nullptr) return "Document: q_ids and kv_ids must not be null";
+    const bool wrong = detail::misaligned(q_ids) || detail::misaligned(kv_ids);
+    return wrong ? "Document: q_ids or kv_ids is not aligned to 4 bytes" : nullptr;
   }
 
   ATTILE_HOST_DEVICE bool visible(ScoreIndex i, Extent e) const {

@@ -6,6 +6,7 @@
 #include <attile/core/math.h>
 #include <attile/core/modifier_gradient.h>
 #include <attile/core/policy.h>
+#include <attile/core/tensor.h>
 #include <attile/core/tile_modifier.h>
 
 #include <cmath>
@@ -83,7 +84,8 @@ struct Alibi {
   std::int64_t batch_stride = 0;
 
   const char* fault() const {
-    return slopes == nullptr ? "Alibi: slopes must not be null" : nullptr;
+    if (slopes == nullptr) return "Alibi: slopes must not be null";
+    return detail::misaligned(slopes) ? "Alibi: slopes is not aligned to 4 bytes" : nullptr;
   }
 
   template <class Real>

@@ -55,11 +55,12 @@ inline constexpr bool kIsPaged = [] {
 /// also have, each true or left out,
 ///
 ///   static constexpr bool kPacked  whether its sequences lie one behind another in batch 0, as
-///                                  those of Packed do, and never share rows unless what device
-///                                  memory says is wrong: grids and scratch memory are then sized
-///                                  by the rows of the tensors, and not by the bound of each
-///                                  sequence (TileSlots). The origins of the sequence behind the
-///                                  last one, which has no rows, say where the last one ends
+///                                  those of Packed do, or with row_number in several, and never
+///                                  share rows unless what device memory says is wrong: grids and
+///                                  scratch memory are then sized by the rows of the tensors, and
+///                                  not by the bound of each sequence (TileSlots). The origins of
+///                                  the sequence behind the last one, which has no rows, say where
+///                                  the last one ends
 ///   row_number(origin), origin_of(number)  of packed sequences that lie in several batches, one
 ///                                  behind another through all of them: the number of a row where
 ///                                  rows are counted so, and where that row is

@@ -39,7 +39,7 @@ struct StandardMath {
   ATTILE_HOST_DEVICE static Tanh approximate_tanh(float outer, float inner) {
     return {outer, inner};
   }
-  /// Returns a * b with a rounding of its own.
+  /// Returns a * b. A kernel's is not fused with an addition that follows (tile::SafeMath).
   ATTILE_HOST_DEVICE static float multiply(float a, float b) { return a * b; }
 };
 

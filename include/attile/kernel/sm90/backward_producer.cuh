@@ -26,8 +26,8 @@
 #include <cstdint>
 
 // The producer warpgroup of the backward pass: warp 0 loads tiles, and the others add staged dQ,
-// wait for its semaphores, or write its zeros. The lines named are those of FlashAttention-2,
-// Algorithm 2 (arXiv 2307.08691).
+// wait for its semaphores, write its zeros, or copy the score modifier's elements. The lines named
+// are those of FlashAttention-2, Algorithm 2 (arXiv 2307.08691).
 
 namespace attile::sm90 {
 
@@ -101,7 +101,9 @@ ATTILE_DEVICE void zero_fill_dq(const TmaBackwardParams<Traits>& p, int kv_block
   }
 }
 
-/// Loads the elements of the parts of each tile of Q no further than the sequence goes.
+/// Loads the elements of the parts of each tile of Q no further than the sequence goes. With
+/// kZeroFillsInPass it also writes the zeros of dQ, behind the first tile, for which consumers
+/// wait.
 /// Scope    all lanes of a warp, with kCopiesElements.
 template <class Traits>
 ATTILE_DEVICE void copy_part_elements(const TmaBackwardParams<Traits>& p, int kv_block,

@@ -129,7 +129,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// Registers of a producer thread. Warps that add staged dQ in order (kBulkDq), of which there
   /// are some on the fast path only, need more than 24, which the consumers then lack. With block
   /// lists the search for the block that adds before (DqOrder::nearest_seen) takes 40, and words,
-  /// or a warp for elements, as many as there are.
+  /// or up to 128 columns a warp for elements, as many as there are.
   static constexpr int kProducerRegisters = [] {
     constexpr bool kInOrder = kMode == DqMode::kInOrder;
     constexpr bool kLooks = kInOrder && BlockListMask<typename P::MaskType>;
@@ -201,9 +201,9 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static_assert(!kCopiesElements || kProductPerWarpgroup || kConsumers < 3,
                 "attile::sm90::BackwardTraits: with Bc = 192 no producer warp is left for the "
                 "elements of sequences with lengths of their own; choose Bc = 64 or 128");
-  static_assert(kElementStages == 0 || kPBeforeDp,
+  static_assert(kElementStages == 0 || (kPBeforeDp && kWords == ModifierWords::kNone),
                 "attile::sm90::BackwardTraits: tiles of a modifier's elements are for a modifier "
-                "whose gradient does not need the scores");
+                "whose gradient does not need the scores, and not with words");
   using ElementTile =
       tile::PanelTile<kPartRows, Bc, typename ElementTypeOf<typename P::ScoreModType, T>::type>;
   using ElementPipeline = tile::Pipeline<ElementTile, max(kElementStages, 1)>;
@@ -212,9 +212,9 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
                 "attile::sm90::BackwardTraits: a modifier that reads columns has no gradient; one "
                 "with a derivative of 1 is for up to 64 columns and a mask that is an interval of "
                 "each row, another one for up to 128");
-  static_assert(!kWritesWords || (kPBeforeDp && kElementStages == 0),
+  static_assert(!kWritesWords || kPBeforeDp,
                 "attile::sm90::BackwardTraits: a modifier's words are for one whose gradient does "
-                "not need the scores, and not with tiles of elements");
+                "not need the scores");
   using WordTile = WordTileOf<kWords, typename P::ScoreModType, tile::MathOf<T>>;
   using Word = typename WordTile::Word;
   /// The bytes of words that a stage of Q has beside the tile.

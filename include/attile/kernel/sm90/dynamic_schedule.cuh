@@ -56,10 +56,11 @@ ATTILE_DEVICE int sharing_blocks() {
   return arch::block_count() * Traits::kTeams;
 }
 
-/// Divides the numbers of a few waves of work tiles.
+/// Is 1 / x, off by one unit in the last place at most.
 struct MachineReciprocal {
   ATTILE_DEVICE float operator()(float x) const { return arch::reciprocal(x); }
 };
+/// Divides the numbers of a few waves of work tiles.
 using WaveDivision = SmallDivision<MachineReciprocal>;
 
 /// Makes a block's work tiles, one after another, where sequences have lengths of their own. Work

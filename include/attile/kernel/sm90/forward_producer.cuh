@@ -16,16 +16,25 @@
 
 #include <cstdint>
 
-// The producer warpgroup of the forward kernel: one thread for K, one for V (a warp each where keys
-// lie in pages), and for each consumer warpgroup one for its Q and one for the elements of its
-// score modifier, if TMA copies these, or a warp for the modifier's words (ModifierWords) or for
-// dropout's columns. Each goes through the block's work tiles by itself; with kHasScheduler, which
-// excludes dropout's columns, one more warp makes these (dynamic_schedule.cuh), which beside words
-// loads Q, too, while beside elements, which then a warp copies, K and V have one thread. With V in
-// fp8 warp 0 loads both K and V, and warp 1, and warp 3 where no scheduler runs, transpose V; but
-// where that has been done ahead of the kernel V is loaded as in 16 bits (fp8_v_producer.cuh). With
-// two teams each has two warps: one loads K and V and writes words, the other one makes the work
-// tiles and loads Q.
+// The producer warpgroup of the forward kernel. What its warps do, and how many lanes; a warp each
+// loads K and V where keys lie in pages, and else one lane:
+//
+//                          warp 0   warp 1       warp 2                  warp 3
+//   most                   K        V            Q, a lane for each      elements likewise, or
+//                                                consumer warpgroup      all lanes words, or
+//                                                                        dropout's columns
+//   with a scheduler       K        V            Q, likewise             scheduler
+//     and words            K        V            words                   scheduler, Q
+//     and copied elements  K, V     Q, likewise  elements, all lanes     scheduler
+//   V in fp8               K, V     transposes   Q, likewise             transposes or schedules
+//   each of two teams      K, V,    scheduler,
+//                          words    Q
+//
+// Each goes through the block's work tiles by itself; with kHasScheduler one warp, the scheduler,
+// makes these for the others (dynamic_schedule.cuh). "Words" are those of a score modifier
+// (ModifierWords), "elements" its elements, of which TMA copies tiles, or where sequences have
+// lengths of their own a warp (kCopiesElements). V in fp8 that has been transposed ahead of the
+// kernel is loaded as in 16 bits (fp8_v_producer.cuh).
 
 namespace attile::sm90 {
 
@@ -60,8 +69,8 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
   auto schedule = schedule_of_thread(p, block, smem, kLanes);
   for (; schedule.more(); schedule.next()) {
     const WorkTile at = schedule.tile();
-    // The step at which this thread allows the next work tile: kStages tiles are left to load, and
-    // it has not yet waited for their stages (docs/deadlock.md, rule 4; dynamic_schedule.cuh).
+    // The step at which this thread allows the next work tile: at most kStages tiles are left to
+    // load, and it has not yet waited for their stages (docs/deadlock.md, rule 4).
     [[maybe_unused]] const int allows_at =
         max(at.kv_tiles.last - Traits::kStages, at.kv_tiles.first);
     if constexpr (Traits::kHasScheduler) {
@@ -241,7 +250,8 @@ ATTILE_DEVICE void copy_elements(const TmaForwardParams<Traits>& p, int block,
   }
 }
 
-/// Writes the words of each tile of K, for which both producers have to wait.
+/// Writes the words of each tile of K. Consumers wait for both producers of its stage: the thread
+/// that loads K, and this warp.
 /// Scope    all lanes of a warp, with kWords and one team.
 template <class Traits>
 ATTILE_DEVICE void load_words(const TmaForwardParams<Traits>& p, int block,
@@ -261,7 +271,8 @@ ATTILE_DEVICE void load_words(const TmaForwardParams<Traits>& p, int block,
 }
 
 /// Writes what dropout's decisions about the columns of each tile of V have in common beside the
-/// tile, for which both producers have to wait. Scope    all lanes of a warp, with kDropoutColumns.
+/// tile. Consumers wait for both producers of its stage: the thread that loads V, and this warp.
+/// Scope    all lanes of a warp, with kDropoutColumns.
 template <class Traits>
 ATTILE_DEVICE void write_dropout_columns(const TmaForwardParams<Traits>& p, int block,
                                          const ForwardMemory<Traits>& smem) {
