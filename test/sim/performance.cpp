@@ -289,12 +289,12 @@ void meets_no_bank_twice(const std::vector<sim::LaunchCounts>& launches) {
 
 TEST_CASE("performance.sm80_fp32_meets_no_bank_twice") {
   using ForwardArgs = attile::ForwardArgs<float>;
-  using BackwardArgs = attile::BackwardArgs<float>;
   using attile::DqMode;
   using attile::sm80::BackwardTuning;
   using attile::sm80::BackwardTuningValues;
   meets_no_bank_twice(counted_forward<attile::sm80::DefaultForwardTraits<ForwardArgs, 64>>());
 #if ATTILE_TEST_LARGE
+  using BackwardArgs = attile::BackwardArgs<float>;
   meets_no_bank_twice(counted_forward<attile::sm80::DefaultForwardTraits<ForwardArgs, 256>>());
   meets_no_bank_twice(counted_backward<attile::sm80::DefaultBackwardTraits<BackwardArgs, 128>>());
 #endif
